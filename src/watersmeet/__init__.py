@@ -1,0 +1,36 @@
+"""Watersmeet: exact stream joins on Spark Structured Streaming whose state stays small."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.errors import WatersmeetError
+
+if TYPE_CHECKING:
+    from watersmeet.spark.pipeline import Joined, join
+    from watersmeet.spark.session import configure, session
+    from watersmeet.spark.streams import Stream, stream
+
+__version__ = "0.1.0"
+__all__ = ["Joined", "Stream", "WatersmeetError", "configure", "join", "session", "stream"]
+
+#: Names that need Spark are found when first asked for: `import watersmeet` itself loads neither Spark nor Numba.
+_ROOMS = {
+    "Joined": "pipeline",
+    "join": "pipeline",
+    "configure": "session",
+    "session": "session",
+    "Stream": "streams",
+    "stream": "streams",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
+    return getattr(import_module(f"watersmeet.spark.{_ROOMS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_ROOMS]

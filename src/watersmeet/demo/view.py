@@ -1,0 +1,66 @@
+"""The live view: a few numbers and how the state has gone."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from watersmeet.demo.house import WINDOW, Demo
+from watersmeet.demo.measuring import Run
+from watersmeet.workload import SECOND
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 60
+
+
+def frame(demo: Demo, run: Run, *, stopping: bool = False) -> RenderableType:
+    """The view after the batches of `run`."""
+    body = _numbers(demo, run) if run.batches else Text("first batch: Spark plans the query, kernels are compiled …")
+    state = Text(sparkline([batch.stored for batch in run.batches]), style="cyan")
+    footer = Text("finishing this batch …" if stopping else "Ctrl-C ends early", style="dim")
+    title = f"auctions ⋈ bids on item_id, windows of {WINDOW} s"
+    return Panel(Group(body, Text(), Text("tuples in state", style="dim"), state, footer), title=title, width=78)
+
+
+def _numbers(demo: Demo, run: Run) -> RenderableType:
+    last = run.batches[-1]
+    done = min(last.stream_time) / SECOND
+    grid = Table.grid(padding=(0, 3))
+    for _ in range(2):
+        grid.add_column(style="dim")
+        grid.add_column(justify="right", min_width=14)
+    grid.add_row("input", f"{last.rows / last.seconds:,.0f} rows/s", "tuples in state", f"[bold]{last.stored:,}[/]")
+    grid.add_row("rows read", f"{run.rows:,}", "rows in the windows", f"{rows_in_windows(demo, done):,}")
+    grid.add_row("results", f"{run.results:,}", "state", as_bytes(last.state_bytes))
+    grid.add_row("late rows", f"{run.late:,}", "batch", f"{last.seconds:.1f} s")
+    bar = Table.grid(padding=(0, 3))
+    bar.add_row(ProgressBar(total=demo.seconds, completed=done, width=WIDTH - 20), f"{done:.0f} of {demo.seconds} s")
+    return Group(grid, Text(), bar)
+
+
+def rows_in_windows(demo: Demo, stream_time: float) -> int:
+    """About how many rows a join holds by now that forgets by its windows alone."""
+    return round(demo.window_tuples * min(1.0, stream_time / WINDOW))
+
+
+def sparkline(values: list[int], width: int = WIDTH) -> str:
+    """The last `width` values as bars from zero to the largest.
+
+    >>> sparkline([0, 4, 8])
+    '▁▅█'
+    """
+    top = max(values, default=0) or 1
+    return "".join(BARS[round(value / top * (len(BARS) - 1))] for value in values[-width:])
+
+
+def as_bytes(count: int) -> str:
+    """A number of bytes for people: 1234567 is 1.2 MB."""
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,299 @@
+"""Time list and value lists of one stream, in flat arrays. Pure-Python twin: ``joins/reference.py``.
+
+A *slot* is a stored tuple, a *node* a key that has some. Links are 32-bit slot or node numbers, NIL ends a list.
+
+::
+
+    time list   head ⇄ slot ⇄ slot ⇄ … ⇄ tail          all tuples, by (time, arrival)
+    value list  node ─► oldest ⇄ … ⇄ newest ◄─ node     tuples of one key, by (time, arrival)
+    table       open addressing, linear probing, backward-shift deletion: no tombstones
+
+Both lists have one order, so the tuple at the head of the time list is also the head of its value list:
+invalidation unlinks it from both without searching.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from watersmeet.kernels.hashing import OPTIONS, mix
+
+NIL = -1
+
+# Places in `meta`, the only mutable scalars.
+(LIVE, SLOT_TOP, SLOT_FREE, SLOT_FREE_TAIL, NODE_TOP, NODE_FREE, NODES, HEAD, TAIL, ARENA_TOP, ARENA_DEAD) = range(11)
+META = 12
+
+
+class Lists(NamedTuple):
+    """The arrays of one stream's state. Slot arrays share one length, node arrays another."""
+
+    meta: np.ndarray  # int64[META]
+    time: np.ndarray  # int64, per slot
+    earlier: np.ndarray  # int32: time list, towards the head
+    later: np.ndarray  # int32: time list, towards the tail; free slots are chained through it
+    older: np.ndarray  # int32: value list
+    newer: np.ndarray  # int32: value list
+    node: np.ndarray  # int32: the tuple's key
+    segment: np.ndarray  # int32: where its row stands ...
+    row: np.ndarray  # int32: ... and which row there
+    word: np.ndarray  # int64, per node: the key, or its hash
+    at: np.ndarray  # int64: the key's bytes start here in the arena
+    length: np.ndarray  # int32: and are so many
+    oldest: np.ndarray  # int32
+    newest: np.ndarray  # int32; free nodes are chained through it
+    table: np.ndarray  # int32, a power of two: nodes by hash
+    arena: np.ndarray  # uint8: bytes of keys that do not fit a word
+
+
+@njit(**OPTIONS)
+def find(lists, word, data, start, length):
+    """Place in the table of the node with this key, or of the empty cell where it would go."""
+    mask = lists.table.size - 1
+    cell = np.int64(mix(word) & np.uint64(mask))
+    while True:
+        n = lists.table[cell]
+        if n == NIL:
+            return cell
+        if lists.word[n] == word and lists.length[n] == length:
+            at = lists.at[n]
+            same = True
+            for j in range(length):
+                if lists.arena[at + j] != data[start + j]:
+                    same = False
+                    break
+            if same:
+                return cell
+        cell = (cell + 1) & mask
+
+
+@njit(**OPTIONS)
+def new_node(lists, cell, word, data, start, length):
+    """Make a node for a key that `find` did not find. The caller has made room."""
+    meta = lists.meta
+    if meta[NODE_FREE] != NIL:
+        n = meta[NODE_FREE]
+        meta[NODE_FREE] = lists.newest[n]
+    else:
+        n = meta[NODE_TOP]
+        meta[NODE_TOP] += 1
+    lists.word[n] = word
+    lists.at[n] = meta[ARENA_TOP]
+    lists.length[n] = length
+    for j in range(length):
+        lists.arena[meta[ARENA_TOP] + j] = data[start + j]
+    meta[ARENA_TOP] += length
+    lists.oldest[n] = NIL
+    lists.newest[n] = NIL
+    lists.table[cell] = n
+    meta[NODES] += 1
+    return n
+
+
+@njit(**OPTIONS)
+def drop_node(lists, n):
+    """Forget a key. Cells behind it in its run move up, so no tombstone stays."""
+    table = lists.table
+    mask = table.size - 1
+    cell = np.int64(mix(lists.word[n]) & np.uint64(mask))
+    while table[cell] != n:
+        cell = (cell + 1) & mask
+    gap = cell
+    cell = (cell + 1) & mask
+    while table[cell] != NIL:
+        home = np.int64(mix(lists.word[table[cell]]) & np.uint64(mask))
+        if ((cell - home) & mask) >= ((cell - gap) & mask):
+            table[gap] = table[cell]
+            gap = cell
+        cell = (cell + 1) & mask
+    table[gap] = NIL
+    meta = lists.meta
+    meta[ARENA_DEAD] += lists.length[n]
+    meta[NODES] -= 1
+    lists.length[n] = NIL
+    lists.newest[n] = meta[NODE_FREE]
+    meta[NODE_FREE] = n
+
+
+@njit(**OPTIONS)
+def insert(lists, order, times, words, data, offsets, slots):
+    """Store the tuples `order` (ascending in time); slots[k] tells where tuple order[k] went.
+
+    Walks back only over stored tuples that are newer than the one inserted: a stream's disorder, not its state.
+    The caller has made room for that many slots, nodes and key bytes.
+    """
+    meta = lists.meta
+    behind = np.int64(meta[TAIL])
+    if order.size:
+        first = times[order[0]]
+        while behind != NIL and lists.time[behind] > first:
+            behind = np.int64(lists.earlier[behind])
+    for k in range(order.size):
+        i = order[k]
+        t = times[i]
+        start = offsets[i]
+        length = offsets[i + 1] - start
+        cell = find(lists, words[i], data, start, length)
+        n = np.int64(lists.table[cell])
+        if n == NIL:
+            n = new_node(lists, cell, words[i], data, start, length)
+        if meta[SLOT_FREE] != NIL:
+            s = meta[SLOT_FREE]
+            meta[SLOT_FREE] = lists.later[s]
+            if meta[SLOT_FREE] == NIL:
+                meta[SLOT_FREE_TAIL] = NIL
+        else:
+            s = meta[SLOT_TOP]
+            meta[SLOT_TOP] += 1
+        lists.time[s] = t
+        lists.node[s] = n
+        slots[k] = s
+        # time list: after `behind`, which only moves forward because `order` ascends
+        ahead = np.int64(lists.later[behind]) if behind != NIL else meta[HEAD]
+        while ahead != NIL and lists.time[ahead] <= t:
+            behind = ahead
+            ahead = np.int64(lists.later[ahead])
+        lists.earlier[s] = behind
+        lists.later[s] = ahead
+        if behind != NIL:
+            lists.later[behind] = s
+        else:
+            meta[HEAD] = s
+        if ahead != NIL:
+            lists.earlier[ahead] = s
+        else:
+            meta[TAIL] = s
+        behind = s
+        # value list: from its newest end
+        over = np.int64(lists.newest[n])
+        above = np.int64(NIL)
+        while over != NIL and lists.time[over] > t:
+            above = over
+            over = np.int64(lists.older[over])
+        lists.older[s] = over
+        lists.newer[s] = above
+        if over != NIL:
+            lists.newer[over] = s
+        else:
+            lists.oldest[n] = s
+        if above != NIL:
+            lists.older[above] = s
+        else:
+            lists.newest[n] = s
+    meta[LIVE] += order.size
+
+
+@njit(**OPTIONS)
+def probe(lists, order, times, words, data, offsets, back, ahead, cursor, out_row, out_slot):
+    """Pairs (row, slot) with equal keys and ``time[row] - back <= time[slot] <= time[row] + ahead``.
+
+    Fills the output arrays as far as they go and returns how many; `cursor` = (next row, next slot, tuples
+    looked at) lets the next call go on where this one stopped. Done when cursor[0] == order.size.
+    """
+    n_out = 0
+    room = out_row.size
+    looked = 0
+    k = cursor[0]
+    s = cursor[1]
+    while k < order.size:
+        i = order[k]
+        t = times[i]
+        if s == NIL:
+            start = offsets[i]
+            cell = find(lists, words[i], data, start, offsets[i + 1] - start)
+            n = lists.table[cell]
+            if n == NIL:
+                k += 1
+                continue
+            s = np.int64(lists.newest[n])
+            while s != NIL and lists.time[s] > t + ahead:
+                looked += 1
+                s = np.int64(lists.older[s])
+        while s != NIL and lists.time[s] >= t - back:
+            if n_out == room:
+                cursor[0] = k
+                cursor[1] = s
+                cursor[2] += looked
+                return n_out
+            looked += 1
+            out_row[n_out] = i
+            out_slot[n_out] = s
+            n_out += 1
+            s = np.int64(lists.older[s])
+        s = np.int64(NIL)
+        k += 1
+    cursor[0] = k
+    cursor[1] = NIL
+    cursor[2] += looked
+    return n_out
+
+
+@njit(**OPTIONS)
+def expire(lists, before, left):
+    """Forget every tuple with ``time < before``; left[g] falls by the number that stood in segment g."""
+    meta = lists.meta
+    s = meta[HEAD]
+    gone = 0
+    while s != NIL and lists.time[s] < before:
+        n = lists.node[s]
+        up = lists.newer[s]
+        lists.oldest[n] = up
+        if up != NIL:
+            lists.older[up] = NIL
+        else:
+            drop_node(lists, n)
+        if lists.segment[s] != NIL:
+            left[lists.segment[s]] -= 1
+        lists.node[s] = NIL
+        after = np.int64(lists.later[s])
+        # first in, first out: slots are taken again in the order of time, so neighbours stay neighbours
+        lists.later[s] = NIL
+        if meta[SLOT_FREE_TAIL] != NIL:
+            lists.later[meta[SLOT_FREE_TAIL]] = s
+        else:
+            meta[SLOT_FREE] = s
+        meta[SLOT_FREE_TAIL] = s
+        gone += 1
+        s = after
+    meta[HEAD] = s
+    if s != NIL:
+        lists.earlier[s] = NIL
+    else:
+        meta[TAIL] = NIL
+    meta[LIVE] -= gone
+    return gone
+
+
+@njit(**OPTIONS)
+def fill_table(lists):
+    """Put every node into the (new, larger) table."""
+    table = lists.table
+    table[:] = NIL
+    mask = table.size - 1
+    for n in range(lists.meta[NODE_TOP]):
+        if lists.length[n] == NIL:
+            continue
+        cell = np.int64(mix(lists.word[n]) & np.uint64(mask))
+        while table[cell] != NIL:
+            cell = (cell + 1) & mask
+        table[cell] = n
+
+
+@njit(**OPTIONS)
+def pack_arena(lists, fresh):
+    """Copy the bytes of living keys into a fresh arena; the caller puts it in place of the old one."""
+    top = 0
+    for n in range(lists.meta[NODE_TOP]):
+        length = lists.length[n]
+        if length == NIL:
+            continue
+        at = lists.at[n]
+        for j in range(length):
+            fresh[top + j] = lists.arena[at + j]
+        lists.at[n] = top
+        top += length
+    lists.meta[ARENA_TOP] = top
+    lists.meta[ARENA_DEAD] = 0

@@ -1,0 +1,47 @@
+"""What arrives: the rows of one stream in one micro-batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+
+#: The progress of a stream that has shown nothing yet, and of one that has ended.
+BEFORE_ALL = -(1 << 62)
+AFTER_ALL = 1 << 62
+#: How a missing event time reads: late on every stream, whatever it has shown.
+NO_TIME = BEFORE_ALL - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """New rows of one stream, and what the whole stream (not just this shard) has shown so far.
+
+    `seen` is the largest event time on the stream up to and including this batch, None if it brought none;
+    `ended` says that nothing will follow.
+    """
+
+    rows: pa.RecordBatch
+    seen: int | None = None
+    ended: bool = False
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, time: str, *, ended: bool = False) -> Batch:
+        """A batch that is the whole of its stream's news: `seen` is read off the rows themselves."""
+        newest = pc.max(rows.column(time)) if rows.num_rows else None
+        micros = newest.cast(pa.int64()).as_py() if newest is not None else None
+        return cls(rows, micros, ended)
+
+
+def micros(column: pa.Array) -> Int64s:
+    """Event times as microseconds, in an array of their own; a NULL reads as `NO_TIME`."""
+    whole = column.cast(pa.int64()) if column.type != pa.int64() else column
+    if whole.null_count:
+        whole = pc.fill_null(whole, NO_TIME)
+    times: Int64s = whole.to_numpy(zero_copy_only=False).copy()  # Arrow's own is read-only: another type to a kernel
+    return times

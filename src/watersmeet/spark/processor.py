@@ -1,0 +1,249 @@
+"""The stateful processor: loads a shard's state, lets the join run, saves the state. No matching is done here."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark import TaskContext
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import MapState, TimerValues, ValueState
+
+from watersmeet.errors import StateCorruptError
+from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
+from watersmeet.model.batches import Batch
+from watersmeet.model.queries import JoinQuery
+from watersmeet.spark import packing, worker_cache
+from watersmeet.state import cache as caches
+from watersmeet.state import log
+from watersmeet.state.arrays import HeapArrays, MappedArrays
+
+RESULT, LATE, STATS = 0, 1, 9
+logger = logging.getLogger("watersmeet")
+
+
+class SparkStore:
+    """A shard's durable state in Spark's state store: a value for the header, a map for the segments."""
+
+    def __init__(self, header: ValueState, segments: MapState) -> None:
+        self._header = header
+        self._segments = segments
+        self.written = 0
+        self.read = 0
+
+    def read_header(self) -> bytes | None:
+        row = self._header.get()
+        return None if row is None else bytes(row[0])
+
+    def write_header(self, data: bytes) -> None:
+        self.written += len(data)
+        self._header.update((data,))
+
+    def read_segment(self, id: int) -> bytes | None:
+        row = self._segments.getValue((id,))
+        if row is None:
+            return None
+        self.read += len(row[0])
+        return bytes(row[0])
+
+    def write_segment(self, id: int, data: pa.Buffer) -> None:
+        self.written += data.size
+        self._segments.updateValue((id,), (data.to_pybytes(),))
+
+    def remove_segment(self, id: int) -> None:
+        self._segments.removeKey((id,))
+
+
+@dataclass
+class Timings:
+    """Where a batch's time goes, in microseconds, and how its working state was found."""
+
+    started: float = field(default_factory=time.perf_counter)
+    parts: dict[str, int] = field(default_factory=dict)
+
+    def lap(self, part: str) -> None:
+        now = time.perf_counter()
+        self.parts[part] = self.parts.get(part, 0) + round((now - self.started) * 1e6)
+        self.started = now
+
+
+class ShardProcessor(StatefulProcessor):
+    """Runs one query for every shard that Spark hands to this task."""
+
+    def __init__(self, query: JoinQuery, ids: tuple[int, ...], *, ended: bool) -> None:
+        self.query = query
+        self.ids = ids
+        self.ended = ended
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._header = handle.getValueState("header", "data binary")
+        self._segments = handle.getMapState("segments", "id bigint", "data binary")
+
+    def handleInputRows(  # noqa: N802  # Spark's name
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        shard, timings = int(key[0]), Timings()
+        store = SparkStore(self._header, self._segments)
+        batches = self._decode(rows)
+        timings.lap("decode_us")
+        header = self._load_header(store, shard)
+        with _Working(self.query, header, store) as working:
+            timings.lap("load_us")
+            for results in working.join.step(batches):
+                timings.lap("join_us")
+                yield _frame(RESULT, results, self.query)
+                timings.lap("emit_us")
+            timings.lap("join_us")
+            header = log.commit(working.join, header, working.store)
+            working.keep(header.token)
+            timings.lap("save_us")
+            counters = working.join.counters
+            counters.state_bytes = sum(s.bytes for s in working.join.streams)
+            for spec, late in zip(self.query.streams, working.join.late, strict=True):
+                if late.num_rows:
+                    yield _notes(LATE, [_note(shard, spec.name, row) for row in _rows_as_json(late)], self.query)
+            stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
+            stats["shard"] = shard
+            yield _notes(STATS, [json.dumps(stats)], self.query)
+
+    def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
+        """The batch of each stream from the blobs of all source partitions."""
+        pieces: list[list[pa.RecordBatch]] = [[] for _ in self.query.streams]
+        seen: list[int | None] = [None] * len(self.query.streams)
+        for frame in rows:
+            for stream, newest, count, blob in zip(
+                frame["stream"], frame["seen"], frame["rows"], frame["blob"], strict=True
+            ):
+                i = int(stream)
+                if not pd.isna(newest):
+                    seen[i] = int(newest) if seen[i] is None else max(int(newest), seen[i] or 0)
+                if count:
+                    pieces[i].append(packing.unpack(blob, self.query.streams[i]))
+        return [
+            Batch(packing.one(held) if held else spec.schema.empty_table().to_batches()[0], newest, self.ended)
+            for held, newest, spec in zip(pieces, seen, self.query.streams, strict=True)
+        ]
+
+    def _load_header(self, store: SparkStore, shard: int) -> log.Header:
+        data = store.read_header()
+        if data is None:
+            if _batch_id() > 0:
+                raise StateCorruptError(
+                    f"shard {shard} of {len(self.ids)} has no state in batch {_batch_id()}; every shard has one after "
+                    "the first batch. The number of shards may have changed, or the checkpoint is not this query's.",
+                    hint="run with the number of shards that the checkpoint was written with, or a new checkpoint.",
+                )
+            return log.begin(self.query, shard, len(self.ids))
+        header = log.Header.unpack(data)
+        header.check(self.query, shard, len(self.ids))
+        return header
+
+    def close(self) -> None:
+        pass
+
+
+class _Working:
+    """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
+
+    def __init__(self, query: JoinQuery, header: log.Header, store: SparkStore) -> None:
+        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
+        self.cache = worker_cache.application_cache()
+        tokens = [v.token for v in reversed(header.versions)]
+        taken = self.cache.take(tokens)
+        self.folder = taken[1] if taken else self.cache.fresh()
+        if taken and self._adopt(query, header, store, taken[0]):
+            return
+        if taken:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._open(query, store)
+        if header.batches:
+            self.found["rebuilt"] = 1
+            log.rebuild(self.join, header, self.store)
+
+    def _open(self, query: JoinQuery, store: SparkStore) -> None:
+        self.store = caches.KeepingStore(store, self.folder)
+        self.join: RunningHashJoin = HashJoin(query).start(MappedArrays(self.folder))
+
+    def _adopt(self, query: JoinQuery, header: log.Header, store: SparkStore, token: str) -> bool:
+        """Go on from a state found in the cache, if it is the header's or can be brought there."""
+        self._open(query, store)
+        caches.load(self.join, self.folder)
+        if token == header.token:
+            self.found["cache_hit"] = 1
+            return True
+        if log.catch_up(self.join, token, header, self.store):
+            self.found["caught_up"] = 1
+            return True
+        return False
+
+    def keep(self, token: str) -> None:
+        caches.save(self.join, self.folder)
+        self.cache.keep(self.folder, token)
+        self.cache.tidy()
+
+    def __enter__(self) -> _Working:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)  # kept ones have been renamed away
+
+
+def _batch_id() -> int:
+    """The micro-batch's number; 0 outside a streaming query."""
+    context = TaskContext.get()
+    text = context.getLocalProperty("streaming.sql.batchId") if context else None
+    return int(text) if text else 0
+
+
+def _frame(kind: int, table: pa.Table, query: JoinQuery) -> pd.DataFrame:
+    """Results as Arrow-backed pandas columns, so that nothing is converted on the way out."""
+    n = table.num_rows
+    columns = {
+        "kind": pa.array([kind], pa.int8()).take(pa.array([0] * n, pa.int8())) if n < 2 else _repeat(kind, n),
+        "note": pa.nulls(n, pa.string()),
+    }
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        columns[name] = column.combine_chunks()
+    return pd.DataFrame({name: pd.Series(pd.array(c, dtype=pd.ArrowDtype(c.type))) for name, c in columns.items()})
+
+
+def _repeat(kind: int, n: int) -> pa.Array:
+    return pa.repeat(pa.scalar(kind, pa.int8()), n)
+
+
+def _notes(kind: int, notes: list[str], query: JoinQuery) -> pd.DataFrame:
+    """Rows that are not results: everything they say stands in `note`."""
+    n = len(notes)
+    columns: dict[str, pa.Array] = {"kind": _repeat(kind, n), "note": pa.array(notes, pa.string())}
+    for column in query.schema:
+        columns[column.name] = pa.nulls(n, column.type)
+    return pd.DataFrame({name: pd.Series(pd.array(c, dtype=pd.ArrowDtype(c.type))) for name, c in columns.items()})
+
+
+def _note(shard: int, stream: str, row: str) -> str:
+    return f'{{"shard":{shard},"stream":{json.dumps(stream)},"row":{row}}}'
+
+
+def _rows_as_json(rows: pa.RecordBatch) -> list[str]:
+    """Each row as a JSON object; times in ISO form, binary in base64, whatever JSON lacks as a string."""
+    columns = [
+        c.cast(pa.string()).to_pylist() if pt.is_temporal(c.type) else c.to_pylist() for c in rows.columns
+    ]
+    names = rows.schema.names
+    return [json.dumps(dict(zip(names, values, strict=True)), default=_plain) for values in zip(*columns, strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,138 @@
+"""`wm.stream`: a DataFrame with its time, window and delay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StringType, TimestampNTZType, TimestampType
+
+from watersmeet.errors import ColumnError, QueryError, WindowError
+from watersmeet.model import durations
+from watersmeet.model.queries import StreamSpec
+from watersmeet.model.windows import TimeWindow, Unbounded, Window
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One input of a join. Made by `stream`, read by `join`."""
+
+    df: DataFrame
+    name: str
+    time: str
+    length: int | None
+    delay: int
+
+    def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
+        """What the engine needs to know of this stream when it is joined on `key`."""
+        window: Window = Unbounded() if self.length is None else TimeWindow(self.length, closed)
+        schema = pa.schema([pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in self.df.schema])
+        return StreamSpec(self.name, schema, self.time, key, window, self.delay)
+
+    def with_df(self, df: DataFrame) -> Stream:
+        return replace(self, df=df)
+
+
+def stream(
+    df: DataFrame,
+    *,
+    time: str,
+    window: str | None = None,
+    delay: str = "0 seconds",
+    name: str | None = None,
+) -> Stream:
+    """A stream to be joined: rows of `df`, streaming or static, with event times in column `time`.
+
+    A tuple is in the `window` at an instant if it is at most that much older. Tuples may come up to `delay` behind
+    the newest one seen; those that come later still are not joined, but counted and handed to the late output.
+    `name` stands in messages, plans and the late output (default: stream1, stream2, …).
+    """
+    name = name or f"stream{next(_numbers)}"
+    _require_column(df, time, "time", name)
+    kind = df.schema[time].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise ColumnError(
+            f"`time` of stream `{name}` is column `{time}` of type {kind.simpleString()}; an event time is a timestamp.",
+            hint=f'convert it first: df.withColumn("{time}", F.to_timestamp("{time}")) or F.timestamp_seconds(…).',
+        )
+    length = None if window is None else durations.parse(window, "window")
+    if length is not None:
+        TimeWindow(length)  # says what is wrong with a negative one
+    lag = durations.parse(delay, "delay")
+    if lag < 0:
+        raise WindowError(
+            f'`delay` of stream `{name}` is "{delay}"; a tuple cannot come before it happened.',
+            hint='use "0 seconds" for a stream that is in order.',
+        )
+    return Stream(df, name, time, length, lag)
+
+
+def _require_column(df: DataFrame, column: str, argument: str, name: str) -> None:
+    if column not in df.columns:
+        from difflib import get_close_matches
+
+        near = get_close_matches(column, df.columns, 1)
+        raise ColumnError(
+            f"`{argument}` names column `{column}`, which stream `{name}` does not have.",
+            hint=f"did you mean `{near[0]}`?" if near else f"its columns are {', '.join(df.columns)}.",
+        )
+
+
+def aligned(streams: tuple[Stream, ...], on: tuple[str, ...]) -> tuple[Stream, ...]:
+    """The streams with key columns of one type each: integers and floats are widened, the rest must be equal."""
+    for s in streams:
+        for column in on:
+            _require_column(s.df, column, "on", s.name)
+            _refuse_incomparable(s, column)
+    out = list(streams)
+    for column in on:
+        kinds = {s.df.schema[column].dataType for s in out}
+        if len(kinds) > 1:
+            target = _common(kinds, column, out)
+            out = [s.with_df(s.df.withColumn(column, s.df[column].cast(target))) for s in out]
+    return tuple(out)
+
+
+def _common(kinds: set[DataType], column: str, streams: list[Stream]) -> DataType:
+    names = {k.simpleString() for k in kinds}
+    for family in (("tinyint", "smallint", "int", "bigint"), ("float", "double")):
+        if names <= set(family):
+            widest = max(names, key=family.index)
+            return next(k for k in kinds if k.simpleString() == widest)
+    kinds_by_stream = ", ".join(f"{s.df.schema[column].dataType.simpleString()} in `{s.name}`" for s in streams)
+    raise ColumnError(
+        f"`on` column `{column}` is {kinds_by_stream}; values of these types cannot be compared as they are.",
+        hint=f'cast one side, e.g. df.withColumn("{column}", F.col("{column}").cast("bigint")).',
+    )
+
+
+def _refuse_incomparable(s: Stream, column: str) -> None:
+    kind = s.df.schema[column].dataType
+    text = kind.simpleString()
+    if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":
+        raise ColumnError(
+            f"`on` column `{column}` of stream `{s.name}` has collation {kind.collation}; keys are compared byte by byte.",
+            hint=f'collate(df.{column}, "UTF8_BINARY"), or join on lower(df.{column}).',
+        )
+    if any(word in text for word in ("map<", "variant", "geometry", "geography")) or text == "interval":
+        raise ColumnError(
+            f"`on` column `{column}` of stream `{s.name}` is {text}; values of that type cannot be compared for equality.",
+            hint="join on a column of a comparable type.",
+        )
+
+
+def same_kind(streams: tuple[Stream, ...]) -> bool:
+    """True if all are streaming, False if all are static; a mixture is refused."""
+    kinds = {s.df.isStreaming for s in streams}
+    if len(kinds) > 1:
+        static = ", ".join(f"`{s.name}`" for s in streams if not s.df.isStreaming)
+        raise QueryError(
+            f"{static} is a static DataFrame and others are streaming; a static side has no event-time progress.",
+            hint="join a static table with Spark's own df.join (it needs no state), or read it as a stream.",
+        )
+    return kinds.pop()

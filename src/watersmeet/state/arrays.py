@@ -1,0 +1,68 @@
+"""Where the arrays of a state live: on the heap of one process, or in files that several processes map."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+AnyArray = npt.NDArray[Any]
+
+
+class Arrays(Protocol):
+    """Makes, finds again and grows named arrays. New elements are zero."""
+
+    def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray: ...
+
+    def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None: ...
+
+    def grow(self, name: str, array: AnyArray, n: int) -> AnyArray: ...
+
+
+class HeapArrays:
+    """Arrays of this process alone."""
+
+    def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray:
+        return np.zeros(n, kind)
+
+    def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None:
+        return None
+
+    def grow(self, name: str, array: AnyArray, n: int) -> AnyArray:
+        larger = np.zeros(n, array.dtype)
+        larger[: array.size] = array
+        return larger
+
+
+class MappedArrays:
+    """Arrays in files of one folder, shared by whoever maps them. Growing one copies nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray:
+        path = self.folder / name
+        path.unlink(missing_ok=True)  # whoever still maps the old file keeps it
+        return self._map(path, n * np.dtype(kind).itemsize, kind)
+
+    def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None:
+        path = self.folder / name
+        return self._map(path, path.stat().st_size, kind) if path.exists() else None
+
+    def grow(self, name: str, array: AnyArray, n: int) -> AnyArray:
+        return self._map(self.folder / name, n * array.itemsize, array.dtype)
+
+    @staticmethod
+    def _map(path: Path, size: int, kind: npt.DTypeLike) -> AnyArray:
+        size = max(size, np.dtype(kind).itemsize)  # an empty file cannot be mapped
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(handle).st_size < size:
+                os.posix_fallocate(handle, 0, size)  # a full disk is an error here, not a bus error later
+            return np.frombuffer(mmap.mmap(handle, size), kind)
+        finally:
+            os.close(handle)

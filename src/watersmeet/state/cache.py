@@ -1,0 +1,136 @@
+"""Working states between two batches: folders of mapped arrays that any process of this machine can pick up.
+
+A working state is kept under the random token of the durable state that it equals. It is taken (renamed away) before
+it is changed and kept again under the new token after the last durable write. So a folder that is found under a
+token *is* that state, whoever left it: a worker that died half-way leaves a folder that nobody looks for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from watersmeet.state.log import HasState, Store
+from watersmeet.state.segments import unpack
+
+CONTENTS = "contents.json"
+TAKEN = ".taken-"
+
+
+class Cache:
+    """Folders below `root`, at most `limit` bytes of them; the least recently kept go first."""
+
+    def __init__(self, root: Path, limit: int) -> None:
+        self.root = root
+        self.limit = limit
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def take(self, tokens: Iterable[str]) -> tuple[str, Path] | None:
+        """The first of these states that is here, now the caller's alone."""
+        for token in tokens:
+            mine = self.fresh()
+            try:
+                (self.root / token).rename(mine)
+            except OSError:
+                continue
+            return token, mine
+        return None
+
+    def fresh(self) -> Path:
+        """A name for a working state that is not kept (yet)."""
+        return self.root / f"{os.urandom(8).hex()}{TAKEN}{os.getpid()}"
+
+    def keep(self, folder: Path, token: str) -> None:
+        """The state in `folder` equals the durable state `token`."""
+        os.utime(folder)
+        folder.rename(self.root / token)
+
+    def tidy(self) -> int:
+        """Remove what dead processes left half-changed, and the oldest states beyond the limit; bytes that stay."""
+        kept: list[tuple[float, int, Path]] = []
+        for folder in self.root.iterdir():
+            _, taken, pid = folder.name.partition(TAKEN)
+            if taken:
+                if not _alive(int(pid)):
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            try:
+                size = sum(f.stat().st_size for f in folder.iterdir())
+                kept.append((folder.stat().st_mtime, size, folder))
+            except OSError:
+                continue  # taken by another process a moment ago
+        total = sum(size for _, size, _ in kept)
+        for when, size, folder in sorted(kept):
+            # a state kept a moment ago is about to be asked for
+            if total <= self.limit or when > time.time() - 1:
+                break
+            shutil.rmtree(folder, ignore_errors=True)
+            total -= size
+        return total
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class KeepingStore:
+    """A store that also leaves a copy of every segment in the folder of the working state."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.folder = folder
+
+    def read_header(self) -> bytes | None:
+        return self.store.read_header()
+
+    def write_header(self, data: bytes) -> None:
+        self.store.write_header(data)
+
+    def read_segment(self, id: int) -> bytes | None:
+        data = self.store.read_segment(id)
+        if data is not None:
+            (self.folder / f"{id}.arrow").write_bytes(data)
+        return data
+
+    def write_segment(self, id: int, data: pa.Buffer) -> None:
+        self.store.write_segment(id, data)
+        (self.folder / f"{id}.arrow").write_bytes(data)
+
+    def remove_segment(self, id: int) -> None:
+        self.store.remove_segment(id)
+        (self.folder / f"{id}.arrow").unlink(missing_ok=True)
+
+
+def save(join: HasState, folder: Path) -> None:
+    """Note beside the mapped arrays what they do not hold: progress, and which segment has which number."""
+    contents = {
+        "progress": join.progress,
+        "segments": [
+            [i, number, part.id, part.checksum, int(stream.segments.left[number])]
+            for i, stream in enumerate(join.streams)
+            for number, part in stream.segments.parts.items()
+        ],
+    }
+    (folder / CONTENTS).write_text(json.dumps(contents))
+
+
+def load(join: HasState, folder: Path) -> None:
+    """Complete a join whose arrays are mapped from `folder`."""
+    contents = json.loads((folder / CONTENTS).read_text())
+    join.progress[:] = contents["progress"]
+    for i, number, id, checksum, left in contents["segments"]:
+        with pa.memory_map(str(folder / f"{id}.arrow")) as file:
+            segment = unpack(id, file.read_buffer(), checksum, verify=False)
+        join.streams[i].segments.put(number, segment, left)

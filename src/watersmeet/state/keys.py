@@ -1,0 +1,152 @@
+"""Keys of any type as (word, bytes): equal iff both are equal, whatever the types and however they hash.
+
+Values that fit 64 bits one-to-one (integers, booleans, dates, times, floats, short decimals) *are* their word and
+have no bytes. All others (strings, binary, long decimals, several columns, nested values) have a hash as word and
+their canonical bytes beside it, which every comparison looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from watersmeet.errors import ColumnError
+from watersmeet.kernels import hashing
+
+#: And'ed with every hash of bytes. Tests set it to 0 to make all keys collide.
+HASH_MASK = -1
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys of a batch. Row i has `words[i]` and `data[offsets[i]:offsets[i + 1]]`; not valid means NULL."""
+
+    words: Int64s
+    data: Bytes
+    offsets: Int64s
+    valid: Bools
+
+    def __len__(self) -> int:
+        return int(self.words.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """One column: its values as bytes, or as words when they fit (then `offsets` is None)."""
+
+    valid: Bools
+    words: Int64s | None
+    data: Bytes
+    offsets: Int64s
+
+
+def encode(columns: Sequence[pa.Array]) -> Keys:
+    """Keys of the rows whose key columns these are. A row with a NULL in any of them is not valid."""
+    parts = [_encode(column) for column in columns]
+    valid = np.logical_and.reduce([p.valid for p in parts])
+    n = valid.size
+    only = parts[0]
+    if len(parts) == 1 and only.words is not None:
+        return Keys(only.words, np.empty(0, np.uint8), np.zeros(n + 1, np.int64), valid)
+    data, offsets = (only.data, only.offsets) if len(parts) == 1 else _frame(parts, n)
+    words = np.empty(n, np.int64)
+    hashing.hash_rows(data, offsets, HASH_MASK, words)
+    return Keys(words, data, offsets, valid)
+
+
+def _frame(parts: Sequence[_Encoded], n: int) -> tuple[Bytes, Int64s]:
+    """Values of several columns one after the other, each with its length, so that no two rows read alike."""
+    columns = [_with_bytes(p) for p in parts]
+    widths = np.zeros(n, np.int64)
+    for p in columns:
+        widths += np.where(p.valid, 5 + np.diff(p.offsets), 1)
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(widths, out=offsets[1:])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    cursor = offsets[:-1].copy()
+    for p in columns:
+        hashing.frame_column(p.data, p.offsets, p.valid, cursor, data)
+    return data, offsets
+
+
+def _with_bytes(part: _Encoded) -> _Encoded:
+    if part.words is None:
+        return part
+    data = np.ascontiguousarray(part.words).view(np.uint8)
+    return _Encoded(part.valid, None, data, np.arange(part.words.size + 1, dtype=np.int64) * 8)
+
+
+def _encode(column: pa.Array) -> _Encoded:
+    kind = column.type
+    valid = np.asarray(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
+    none = np.empty(0, np.uint8)
+    zeros = np.zeros(0, np.int64)
+    if pt.is_floating(kind):
+        return _Encoded(valid, _float_words(column), none, zeros)
+    if pt.is_decimal128(kind) and kind.precision <= 18:
+        return _Encoded(valid, _wide(column)[:, 0].copy(), none, zeros)
+    if pt.is_boolean(kind) or pt.is_integer(kind) or (pt.is_temporal(kind) and kind.bit_width <= 64):
+        return _Encoded(valid, _integer_words(column), none, zeros)
+    if pt.is_decimal128(kind):
+        wide = _wide(column).copy().view(np.uint8).reshape(-1)
+        return _Encoded(valid, None, wide, np.arange(len(column) + 1, dtype=np.int64) * 16)
+    if pt.is_string(kind) or pt.is_binary(kind):
+        return _Encoded(valid, None, *_binary(column.cast(pa.large_binary())))
+    if pt.is_large_string(kind) or pt.is_large_binary(kind):
+        return _Encoded(valid, None, *_binary(column.cast(pa.large_binary())))
+    if pt.is_struct(kind):
+        data, offsets = _frame([_encode(child) for child in column.flatten()] or [_empty(valid)], len(column))
+        return _Encoded(valid, None, data, offsets)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        data, offsets = _frame([_encode(column.values)], len(column.values))
+        return _Encoded(valid, None, data, offsets[np.asarray(column.offsets, dtype=np.int64)])
+    raise ColumnError(
+        f"a key of type {kind} cannot be compared for equality.",
+        hint="join on a column of a comparable type (maps and intervals of mixed units are not).",
+    )
+
+
+def _empty(valid: Bools) -> _Encoded:
+    return _Encoded(valid, None, np.empty(0, np.uint8), np.zeros(valid.size + 1, np.int64))
+
+
+def _float_words(column: pa.Array) -> Int64s:
+    """Bits of the double, with one NaN and one zero, as Spark compares them."""
+    values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.int64)
+
+
+def _integer_words(column: pa.Array) -> Int64s:
+    kind = column.type
+    if pt.is_boolean(kind) or pt.is_integer(kind):
+        words = column.cast(pa.int64())
+    elif kind.bit_width == 32:
+        words = column.view(pa.int32()).cast(pa.int64())
+    else:
+        words = column.view(pa.int64())
+    filled = pc.fill_null(words, 0) if words.null_count else words
+    array: Int64s = filled.to_numpy(zero_copy_only=False)
+    return array if array.flags.writeable else array.copy()
+
+
+def _wide(column: pa.Array) -> npt.NDArray[np.int64]:
+    """128-bit values as pairs of words, low one first; whatever a NULL holds is not looked at."""
+    pairs = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)
+    return pairs[column.offset : column.offset + len(column)]
+
+
+def _binary(column: pa.Array) -> tuple[Bytes, Int64s]:
+    _, offsets, data = column.buffers()
+    at = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1].copy()
+    return np.frombuffer(data, np.uint8).copy() if data is not None else np.empty(0, np.uint8), at

@@ -1,0 +1,103 @@
+"""Rows of stored tuples: Arrow segments, one per stream and batch, dropped whole when their last row dies."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.errors import StateCorruptError
+from watersmeet.state.keys import Int64s
+
+#: No value that is handed to a state store is larger than about this.
+SEGMENT_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows that became durable together. `id` is their key in the state store and never used twice."""
+
+    id: int
+    rows: pa.RecordBatch
+    size: int
+    checksum: int
+
+
+def pack(rows: pa.RecordBatch) -> pa.Buffer:
+    """Rows as an Arrow IPC stream: self-describing, readable by any Arrow tool."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()
+
+
+def unpack(id: int, data: pa.Buffer | bytes, checksum: int, *, verify: bool = True) -> Segment:
+    """The segment that was packed into `data`, or an error if these are not the bytes that were written."""
+    view = memoryview(data)
+    if verify and zlib.crc32(view) != checksum:
+        raise StateCorruptError(
+            f"segment {id} of the state is not what was written (checksum {zlib.crc32(view):08x}, not {checksum:08x}).",
+            hint="restore the checkpoint from a copy; nothing was changed.",
+        )
+    rows = pa.ipc.open_stream(data).read_next_batch()
+    return Segment(id, rows, view.nbytes, checksum)
+
+
+def slices(rows: pa.RecordBatch | pa.Table) -> Iterable[pa.RecordBatch]:
+    """The rows in pieces of at most about SEGMENT_BYTES."""
+    pieces = max(1, -(-rows.get_total_buffer_size() // SEGMENT_BYTES))
+    step = max(1, -(-rows.num_rows // pieces))
+    for at in range(0, rows.num_rows, step):
+        piece = rows.slice(at, step)
+        yield pa.concat_batches(piece.to_batches()) if isinstance(piece, pa.Table) else piece
+
+
+class Segments:
+    """The segments of one stream, each under a small number that the lists point to.
+
+    `left[number]` is how many of its rows are still stored. Numbers are used again, ids are not.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[int, Segment] = {}
+        self.left: Int64s = np.zeros(16, np.int64)
+
+    def add(self, segment: Segment, left: int) -> int:
+        """Keep a segment of which `left` rows live; returns its number."""
+        number = next(n for n in range(len(self.parts) + 1) if n not in self.parts)
+        self.put(number, segment, left)
+        return number
+
+    def put(self, number: int, segment: Segment, left: int) -> None:
+        """Keep a segment under the number that the lists already know it by."""
+        while number >= self.left.size:
+            self.left = np.concatenate([self.left, np.zeros_like(self.left)])
+        self.parts[number] = segment
+        self.left[number] = left
+
+    def drop(self, number: int) -> Segment:
+        return self.parts.pop(number)
+
+    def empty(self) -> list[int]:
+        """Segments without a living row."""
+        return [number for number in self.parts if self.left[number] <= 0]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of living rows, dead ones in half-dead segments not counted."""
+        return sum(s.size * int(self.left[n]) // max(1, s.rows.num_rows) for n, s in self.parts.items())
+
+    def take(self, numbers: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], columns: Sequence[str]) -> pa.Table:
+        """The given rows; `numbers` must be grouped (all of one segment together)."""
+        edges = np.flatnonzero(np.diff(numbers)) + 1
+        starts = [0, *edges.tolist()]
+        stops = [*edges.tolist(), numbers.size]
+        pieces = [
+            self.parts[int(numbers[a])].rows.select(list(columns)).take(pa.array(rows[a:b]))
+            for a, b in zip(starts, stops, strict=True)
+        ]
+        return pa.Table.from_batches(pieces)

@@ -1,0 +1,125 @@
+"""What is remembered of one stream: lists that find a tuple, segments that hold its row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.model.batches import micros
+from watersmeet.model.queries import StreamSpec
+from watersmeet.state.arrays import Arrays
+from watersmeet.state.keys import Int64s, Keys, encode
+from watersmeet.state.segments import Segment, Segments
+from watersmeet.state.value_lists import ValueLists
+
+#: Small segments are merged when there are more than this many.
+MAX_SMALL_SEGMENTS = 64
+SMALL_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Rows of a batch that take part in the join: neither late nor without a key."""
+
+    rows: pa.RecordBatch
+    times: Int64s
+    keys: Keys
+    which: Int64s  # places of those that take part
+    number: int = -1  # the segment number they are stored under for now
+    slots: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    stored: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+class StreamState:
+    """Stored tuples of one stream. Rows enter with `insert`, become a segment with `settle`, leave with `expire`."""
+
+    def __init__(self, spec: StreamSpec, index: int, arrays: Arrays | None = None) -> None:
+        self.spec = spec
+        self.lists = ValueLists(str(index), arrays)
+        self.segments = Segments()
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    @property
+    def bytes(self) -> int:
+        return self.lists.bytes + self.segments.bytes
+
+    def read(self, rows: pa.RecordBatch) -> tuple[Int64s, Keys]:
+        """Event times and keys of rows of this stream."""
+        return micros(rows.column(self.spec.time)), encode([rows.column(k) for k in self.spec.key])
+
+    def insert(self, arrivals: Arrivals, which: Int64s) -> None:
+        """Store rows of the batch, for now in a segment of their own that is the batch itself."""
+        if not which.size:
+            return
+        if arrivals.number < 0:
+            arrivals.number = self.segments.add(Segment(-1, arrivals.rows, 0, 0), 0)
+        slots = self.lists.insert(which, arrivals.times, arrivals.keys, arrivals.number)
+        self.segments.left[arrivals.number] += which.size
+        arrivals.stored = np.concatenate([arrivals.stored, which])
+        arrivals.slots = np.concatenate([arrivals.slots, slots])
+
+    def probe(
+        self, arrivals: Arrivals, which: Int64s, back: int, ahead: int
+    ) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
+        """Matches of the batch's rows as (row, segment number, row there), grouped by segment number."""
+        if not len(self):
+            return
+        for rows, slots in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead):
+            numbers = self.lists.lists.segment[slots]
+            order = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort, in numpy
+            yield rows[order], numbers[order], self.lists.lists.row[slots[order]]
+
+    def expire_before(self, time: int) -> int:
+        """Forget tuples with ``ts < time``."""
+        return self.lists.expire_before(time, self.segments.left)
+
+    def settle(self, arrivals: Arrivals) -> pa.RecordBatch | None:
+        """Rows of the batch that stay after expiry; the batch itself is let go. `adopt` them before the next batch."""
+        if arrivals.number < 0:
+            return None
+        lists = self.lists.lists
+        stays = (lists.node[arrivals.slots] >= 0) & (lists.segment[arrivals.slots] == arrivals.number)
+        arrivals.stored, arrivals.slots = arrivals.stored[stays], arrivals.slots[stays]
+        self.segments.drop(arrivals.number)
+        return arrivals.rows.take(pa.array(arrivals.stored)) if arrivals.stored.size else None
+
+    def adopt(self, segment: Segment, slots: Int64s) -> None:
+        """The rows of `slots` now stand in `segment`, in that order."""
+        number = self.segments.add(segment, slots.size)
+        self.lists.lists.segment[slots] = number
+        self.lists.lists.row[slots] = np.arange(slots.size)
+
+    def restore(self, segment: Segment, alive_from: int) -> None:
+        """Store the rows of a segment read back, but for those older than `alive_from`."""
+        times, keys = self.read(segment.rows)
+        which = np.flatnonzero(times >= alive_from)
+        number = self.segments.add(segment, which.size)
+        self.lists.insert(which, times, keys, number)
+
+    def worn(self) -> list[int]:
+        """Segments to be rewritten as one: when more is dead than alive, the mostly dead ones; when there are very
+        many small ones, those of the most frequent size (within a factor of four): a row's segment grows several
+        times larger with every rewriting, so a row is rewritten O(log(SMALL_BYTES / batch)) times."""
+        parts, left = self.segments.parts, self.segments.left
+        dead = sum(s.size for s in parts.values()) - self.segments.bytes
+        if dead > self.segments.bytes + SMALL_BYTES:
+            return [n for n, s in parts.items() if left[n] * 2 < s.rows.num_rows]
+        small = [n for n, s in parts.items() if s.size < SMALL_BYTES]
+        if len(small) > MAX_SMALL_SEGMENTS:
+            sizes = [parts[n].size.bit_length() // 2 for n in small]
+            most = max(sorted(set(sizes)), key=sizes.count)
+            return [n for n, size in zip(small, sizes, strict=True) if size == most]
+        return []
+
+    def rewrite(self, numbers: list[int]) -> tuple[pa.Table, Int64s]:
+        """Living rows of these segments, with their slots; `drop` the segments, then `adopt` the rows anew."""
+        lists = self.lists.lists
+        top = self.lists.slots
+        slots = np.flatnonzero(np.isin(lists.segment[:top], numbers) & (lists.node[:top] >= 0))
+        slots = slots[np.argsort(lists.segment[slots], kind="stable")]
+        return self.segments.take(lists.segment[slots], lists.row[slots], self.spec.schema.names), slots

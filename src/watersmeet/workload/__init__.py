@@ -1,0 +1,18 @@
+"""Streams made to order: seeded, vectorised, the same rows however stream time is cut."""
+
+from watersmeet.workload.arrivals import SECOND, delivery_times, merge_by_time, poisson_arrivals
+from watersmeet.workload.auctions import AuctionHouse
+from watersmeet.workload.drifting import Drifting
+from watersmeet.workload.tables import ORIGIN, STREAMS, TableStream
+
+__all__ = [
+    "ORIGIN",
+    "SECOND",
+    "STREAMS",
+    "AuctionHouse",
+    "Drifting",
+    "TableStream",
+    "delivery_times",
+    "merge_by_time",
+    "poisson_arrivals",
+]
