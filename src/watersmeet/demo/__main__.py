@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from watersmeet.errors import MissingExtraError
 
@@ -27,9 +27,14 @@ import watersmeet as wm
 from watersmeet.demo.house import Demo
 from watersmeet.demo.measuring import Run
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 POLL = 0.2  # seconds between two looks at the query
 
 
+@app.command()
 def main(
     seconds: Annotated[int, typer.Option(min=1, help="Stream time to join, in seconds.")] = 60,
     rate: Annotated[int, typer.Option(min=100, help="Auctions and bids per second, together.")] = 20_000,
@@ -48,14 +53,17 @@ def main(
         signal.signal(signal.SIGINT, lambda *_: interrupted.set())
         try:
             run = _watch(demo, demo.start(spark, Path(folder)), interrupted, console)
-            report.show(console, demo, run, demo.results(spark, Path(folder)), out)
+            if run.batches:
+                report.show(console, demo, run, demo.results(spark, Path(folder)), out)
+            else:
+                console.print("Ended before the first batch was through: there is nothing to show.")
         finally:
             spark.stop()
     if interrupted.is_set():
         raise typer.Exit(130)
 
 
-def _watch(demo: Demo, query: wm.StreamingQuery, interrupted: threading.Event, console: Console) -> Run:
+def _watch(demo: Demo, query: StreamingQuery, interrupted: threading.Event, console: Console) -> Run:
     """Follow the query until it has read everything, or until the batch after Ctrl-C, and stop it."""
     run = Run()
     with Live(view.frame(demo, run), console=console, refresh_per_second=8) as live:
@@ -85,4 +93,4 @@ def _quiet(log: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

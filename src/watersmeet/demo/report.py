@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,18 +16,14 @@ from rich.table import Table
 
 from watersmeet.demo.house import CODE, WINDOW, Demo
 from watersmeet.demo.measuring import Run
-from watersmeet.demo.view import rows_in_windows
 from watersmeet.workload import SECOND, STREAMS
 
 SAMPLE = 6
+COLUMNS = "item_id, seller, category, reserve, epoch_us(opened_at) AS opened, bidder, price, epoch_us(bid_at) AS bid"
+STREAM_JOIN = f"SELECT {COLUMNS} FROM results"
 BATCH_JOIN = f"""
-    SELECT item_id, seller, category, bidder, price, epoch_us(opened_at) AS opened, epoch_us(bid_at) AS bid
-    FROM auctions JOIN bids USING (item_id)
+    SELECT {COLUMNS} FROM auctions JOIN bids USING (item_id)
     WHERE NOT closed AND abs(epoch_us(bid_at) - epoch_us(opened_at)) <= {WINDOW * SECOND}
-"""
-STREAM_JOIN = """
-    SELECT item_id, seller, category, bidder, price, epoch_us(opened_at) AS opened, epoch_us(bid_at) AS bid
-    FROM results
 """
 
 
@@ -38,25 +36,23 @@ class Comparison(NamedTuple):
 
     def __str__(self) -> str:
         if self.different:
-            return f"[red]not exact[/]: {self.stream:,} results, {self.batch:,} by batch SQL, {self.different:,} differ"
-        return f"[green]exact[/]: {self.stream:,} results = {self.batch:,} by batch SQL, row for row"
+            return f"not exact: {self.stream:,} results, {self.batch:,} by batch SQL, {self.different:,} rows differ"
+        return f"exact: {self.stream:,} results = {self.batch:,} by batch SQL, row for row"
 
 
 def show(console: Console, demo: Demo, run: Run, results: pa.Table, out: Path) -> None:
     """Print the end of a run and save the picture."""
-    if not run.batches:
-        console.print("Ended before the first batch was through: nothing to show.")
-        return
     console.print(_sample(results))
     try:
-        console.print(str(compare(demo, run, results)))
+        comparison = compare(demo, run, results)
+        console.print(str(comparison), style="red" if comparison.different else "green")
     except ImportError:
-        console.print("Install duckdb to have the results compared with a batch join.")
+        console.print("With duckdb installed, the results are compared with those of a batch join.")
     peak = max(batch.stored for batch in run.batches)
-    console.print(f"At most {peak:,} tuples were in state; the windows span {demo.window_tuples:,} rows.")
+    console.print(f"{run.rows:,} rows read, at most {peak:,} of them remembered at a time, {run.late:,} late.")
     out.mkdir(parents=True, exist_ok=True)
-    picture(demo, run).savefig(out / "state.png", dpi=150)
-    console.print(f"The state over time: {out / 'state.png'}\n\nThe code:\n")
+    picture(run).savefig(out / "state.png", dpi=150)
+    console.print(f"The state over time is drawn in {out / 'state.png'}.\n\nThe code:")
     console.print(Syntax(CODE, "python", background_color="default"))
 
 
@@ -83,42 +79,36 @@ def compare(demo: Demo, run: Run, results: pa.Table) -> Comparison:
     return Comparison(*counts[0])
 
 
-def picture(demo: Demo, run: Run) -> Figure:
-    """Tuples in state against rows read, under what the windows alone would keep."""
-    rows, read = [], 0
-    for batch in run.batches:
-        read += batch.rows
-        rows.append(read)
-    stored = [batch.stored for batch in run.batches]
-    windows = [rows_in_windows(demo, min(batch.stream_time) / SECOND) for batch in run.batches]
+def picture(run: Run) -> Figure:
+    """Tuples in state against rows read; the dashed line is a join that forgets nothing."""
+    rows = [0, *accumulate(batch.rows for batch in run.batches)]
+    stored = [0, *(batch.stored for batch in run.batches)]
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    axes.plot(rows, windows, color="0.6", linestyle="--", label=f"rows in the {WINDOW} s windows")
+    axes.plot(rows, rows, color="0.6", linestyle="--", label="rows read")
     axes.plot(rows, stored, color="#0b7285", linewidth=2, label="tuples in state")
-    axes.set(xlabel="rows read", title="auctions ⋈ bids on item_id", xlim=(0, None), ylim=(0, None))
+    axes.set(xlabel="rows read", xlim=(0, rows[-1]), ylim=(0, 2 * max(*stored, 1)))
+    axes.set_title(f"auctions joined with bids on item_id, windows of {WINDOW} s", loc="left")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower right")
     return figure
 
 
 def _sample(results: pa.Table) -> Table:
-    table = Table(title=f"{min(SAMPLE, results.num_rows)} of {results.num_rows:,} results", title_justify="left")
+    """A few results, spread over the run."""
+    shown = min(SAMPLE, results.num_rows)
     names = ["item_id", "category", "reserve", "opened_at", "bidder", "price", "bid_at"]
+    table = Table(title=f"{shown} of {results.num_rows:,} results", title_justify="left")
     for name in names:
         table.add_column(name, justify="left" if name == "category" else "right")
-    step = max(1, results.num_rows // SAMPLE)
-    for row in results.select(names).take(list(range(0, results.num_rows, step))[:SAMPLE]).to_pylist():
-        table.add_row(*(_cell(row[name]) for name in names))
+    for row in results.select(names).take([results.num_rows * i // SAMPLE for i in range(shown)]).to_pylist():
+        table.add_row(*map(_cell, row.values()))
     return table
 
 
 def _cell(value: object) -> str:
-    return (
-        f"{value:%H:%M:%S.%f}"
-        if hasattr(value, "hour")
-        else f"{value:,.2f}"
-        if isinstance(value, float)
-        else f"{value}"
-    )
+    if isinstance(value, datetime):
+        return f"{value:%H:%M:%S.%f}"
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)

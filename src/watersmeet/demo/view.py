@@ -22,28 +22,20 @@ def frame(demo: Demo, run: Run, *, stopping: bool = False) -> RenderableType:
     state = Text(sparkline([batch.stored for batch in run.batches]), style="cyan")
     footer = Text("finishing this batch …" if stopping else "Ctrl-C ends early", style="dim")
     title = f"auctions ⋈ bids on item_id, windows of {WINDOW} s"
-    return Panel(Group(body, Text(), Text("tuples in state", style="dim"), state, footer), title=title, width=78)
+    return Panel(Group(body, Text("\ntuples in state", style="dim"), state, Text(), footer), title=title, width=78)
 
 
 def _numbers(demo: Demo, run: Run) -> RenderableType:
-    last = run.batches[-1]
-    done = min(last.stream_time) / SECOND
+    last, done = run.batches[-1], min(run.batches[-1].stream_time) / SECOND
     grid = Table.grid(padding=(0, 3))
     for _ in range(2):
         grid.add_column(style="dim")
-        grid.add_column(justify="right", min_width=14)
-    grid.add_row("input", f"{last.rows / last.seconds:,.0f} rows/s", "tuples in state", f"[bold]{last.stored:,}[/]")
-    grid.add_row("rows read", f"{run.rows:,}", "rows in the windows", f"{rows_in_windows(demo, done):,}")
+        grid.add_column(justify="right", min_width=16)
+    grid.add_row("rows read", f"{run.rows:,}", "tuples in state", f"[bold]{last.stored:,}[/]")
     grid.add_row("results", f"{run.results:,}", "state", as_bytes(last.state_bytes))
-    grid.add_row("late rows", f"{run.late:,}", "batch", f"{last.seconds:.1f} s")
-    bar = Table.grid(padding=(0, 3))
-    bar.add_row(ProgressBar(total=demo.seconds, completed=done, width=WIDTH - 20), f"{done:.0f} of {demo.seconds} s")
-    return Group(grid, Text(), bar)
-
-
-def rows_in_windows(demo: Demo, stream_time: float) -> int:
-    """About how many rows a join holds by now that forgets by its windows alone."""
-    return round(demo.window_tuples * min(1.0, stream_time / WINDOW))
+    grid.add_row("late rows", f"{run.late:,}", "input", f"{last.rows / last.seconds:,.0f} rows/s")
+    grid.add_row("stream time", f"{done:.0f} of {demo.seconds} s", "batch", f"{last.seconds:.1f} s")
+    return Group(grid, Text(), ProgressBar(total=demo.seconds, completed=done, width=WIDTH))
 
 
 def sparkline(values: list[int], width: int = WIDTH) -> str:
@@ -57,10 +49,16 @@ def sparkline(values: list[int], width: int = WIDTH) -> str:
 
 
 def as_bytes(count: int) -> str:
-    """A number of bytes for people: 1234567 is 1.2 MB."""
+    """A number of bytes for people.
+
+    >>> as_bytes(999), as_bytes(1_234_567)
+    ('999 B', '1.2 MB')
+    """
+    if count < 1000:
+        return f"{count} B"
     size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+    for unit in ("kB", "MB"):
         size /= 1000
-    return f"{size:.1f} GB"
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} GB"

@@ -37,9 +37,8 @@ class HashJoin:
 
     def __post_init__(self) -> None:
         if len(self.query.streams) != 2 or self.query.how != "inner":
-            raise QueryError(
-                f'`hash` computes inner joins of two streams; asked for "{self.query.how}" of {len(self.query.streams)}.'
-            )
+            asked = f'"{self.query.how}" of {len(self.query.streams)}'
+            raise QueryError(f"the hash join computes inner joins of two streams; asked for {asked}.")
 
     def start(self, arrays: Arrays | None = None) -> RunningHashJoin:
         """A join with empty state, whose arrays live where `arrays` puts them."""

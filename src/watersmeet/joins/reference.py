@@ -33,7 +33,7 @@ def progress_after(progress: int, batch: Sequence[Tuple], delay: int) -> int:
 
 
 def same_key(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Spark's equality: NULL equals nothing, NaN equals NaN, minus zero equals zero; inside a value NULL equals NULL."""
+    """Spark's equality: NULL equals nothing (but NULL inside a value), NaN equals NaN, minus zero equals zero."""
     return all(x is not None and y is not None and _same(x, y) for x, y in zip(a, b, strict=True))
 
 

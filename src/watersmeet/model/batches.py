@@ -38,6 +38,11 @@ class Batch:
         return cls(rows, micros, ended)
 
 
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of this schema without rows."""
+    return pa.record_batch([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
 def micros(column: pa.Array) -> Int64s:
     """Event times as microseconds, in an array of their own; a NULL reads as `NO_TIME`."""
     whole = column.cast(pa.int64()) if column.type != pa.int64() else column

@@ -31,7 +31,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Any_:
+class Any_:  # noqa: N801  # the pattern is called "any", and so is the type
     """No more tuples at all: the stream has ended."""
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.kernels.hashing import split_rows
+from watersmeet.model.batches import no_rows
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.keys import encode
 
@@ -43,7 +44,7 @@ class Packer:
             seen = newest if seen is None or (newest is not None and newest > seen) else seen
             yield self._blobs(rows, newest)
         if seen is None:
-            yield self._blobs(pa.RecordBatch.from_pylist([], self.spec.schema), None)
+            yield self._blobs(no_rows(self.spec.schema), None)
 
     def _blobs(self, rows: pa.RecordBatch, seen: int | None) -> pa.RecordBatch:
         """One blob for each shard, in one batch."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import pyarrow.types as pt
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, StructType
 
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.model.queries import JoinQuery
@@ -17,7 +16,7 @@ from watersmeet.spark import session as sessions
 from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.packing import PACKED_DDL, Packer
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import LATE, RESULT, STATS, ShardProcessor
+from watersmeet.spark.processor import LATE, RESULT, STATS, SheetReader, ShardProcessor
 from watersmeet.spark.streams import Stream, aligned, same_kind
 
 #: Name of the observed metrics in a query's progress.
@@ -45,12 +44,16 @@ class Joined:
             part = source.df.mapInArrow(Packer(spec, i, self.ids), PACKED_DDL)
             packed = part if packed is None else packed.unionAll(part)
         assert packed is not None, "a query has at least two streams"
+        processor = ShardProcessor(self.query, self.ids, ended=not self.streaming)
+        is_packed = processor.sheet.packed
         out = packed.groupBy("shard").transformWithStateInPandas(
-            ShardProcessor(self.query, self.ids, ended=not self.streaming),
-            outputStructType=self._schema,
+            processor,
+            outputStructType=StructType([*_head(), StructField("blob", BinaryType())]) if is_packed else self._schema,
             outputMode="Append",
             timeMode="None",
         )
+        if is_packed:
+            out = out.mapInArrow(SheetReader(self.query.schema), self._schema)
         stats = [F.sum(_stat(name)).alias(name) for name in SUMMED]
         return out.observe(METRICS, stats[0], *stats[1:], F.max(_stat("stored")).alias("stored_max")).where(
             F.col("kind") != STATS
@@ -59,10 +62,7 @@ class Joined:
     @property
     def _schema(self) -> StructType:
         columns = {f.name: f.dataType for s in self.streams for f in s.df.schema}
-        return StructType(
-            [StructField("kind", ByteType()), StructField("note", StringType())]
-            + [StructField(name, columns[name]) for name in self.query.schema.names]
-        )
+        return StructType([*_head(), *(StructField(name, columns[name]) for name in self.query.schema.names)])
 
     @property
     def df(self) -> DataFrame:
@@ -144,5 +144,5 @@ def _quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _is_nested(kind: object) -> bool:
-    return bool(pt.is_nested(kind))
+def _head() -> list[StructField]:
+    return [StructField("kind", ByteType()), StructField("note", StringType())]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import errno
 import json
-import logging
 import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,15 +19,14 @@ from pyspark.sql.streaming.stateful_processor import MapState, TimerValues, Valu
 
 from watersmeet.errors import StateCorruptError
 from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
-from watersmeet.model.batches import Batch
+from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import packing, worker_cache
 from watersmeet.state import cache as caches
 from watersmeet.state import log
-from watersmeet.state.arrays import HeapArrays, MappedArrays
+from watersmeet.state.arrays import MappedArrays
 
 RESULT, LATE, STATS = 0, 1, 9
-logger = logging.getLogger("watersmeet")
 
 
 class SparkStore:
@@ -85,6 +81,7 @@ class ShardProcessor(StatefulProcessor):
         self.query = query
         self.ids = ids
         self.ended = ended
+        self.sheet = Sheet(query.schema)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._header = handle.getValueState("header", "data binary")
@@ -102,7 +99,7 @@ class ShardProcessor(StatefulProcessor):
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
-                yield _frame(RESULT, results, self.query)
+                yield self.sheet.results(results)
                 timings.lap("emit_us")
             timings.lap("join_us")
             header = log.commit(working.join, header, working.store)
@@ -112,10 +109,10 @@ class ShardProcessor(StatefulProcessor):
             counters.state_bytes = sum(s.bytes for s in working.join.streams)
             for spec, late in zip(self.query.streams, working.join.late, strict=True):
                 if late.num_rows:
-                    yield _notes(LATE, [_note(shard, spec.name, row) for row in _rows_as_json(late)], self.query)
+                    yield self.sheet.notes(LATE, [_note(shard, spec.name, row) for row in _rows_as_json(late)])
             stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
-            yield _notes(STATS, [json.dumps(stats)], self.query)
+            yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
@@ -131,7 +128,7 @@ class ShardProcessor(StatefulProcessor):
                 if count:
                     pieces[i].append(packing.unpack(blob, self.query.streams[i]))
         return [
-            Batch(packing.one(held) if held else spec.schema.empty_table().to_batches()[0], newest, self.ended)
+            Batch(packing.one(held) if held else no_rows(spec.schema), newest, self.ended)
             for held, newest, spec in zip(pieces, seen, self.query.streams, strict=True)
         ]
 
@@ -207,29 +204,54 @@ def _batch_id() -> int:
     return int(text) if text else 0
 
 
-def _frame(kind: int, table: pa.Table, query: JoinQuery) -> pd.DataFrame:
-    """Results as Arrow-backed pandas columns, so that nothing is converted on the way out."""
-    n = table.num_rows
-    columns = {
-        "kind": pa.array([kind], pa.int8()).take(pa.array([0] * n, pa.int8())) if n < 2 else _repeat(kind, n),
-        "note": pa.nulls(n, pa.string()),
-    }
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        columns[name] = column.combine_chunks()
+class Sheet:
+    """How rows leave the operator: as columns, or as Arrow blobs where a column is nested.
+
+    Flat columns leave as Arrow-backed pandas columns, which nothing converts on the way; PySpark would take nested
+    ones apart value by value, so those leave packed and are unpacked by `unpack_sheets` on the other side.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.packed = any(pt.is_nested(column.type) for column in schema)
+
+    def results(self, table: pa.Table) -> pd.DataFrame:
+        n = 1 if self.packed else table.num_rows
+        head = {"kind": pa.repeat(pa.scalar(RESULT, pa.int8()), n), "note": pa.nulls(n, pa.string())}
+        if self.packed:
+            blob = table.combine_chunks().to_batches()[0].serialize().to_pybytes()
+            return _arrow_frame(head | {"blob": pa.array([blob], pa.binary())})
+        return _arrow_frame(head | {c: table.column(c).combine_chunks() for c in table.column_names})
+
+    def notes(self, kind: int, notes: list[str]) -> pd.DataFrame:
+        """Rows that are not results: everything they say stands in `note`."""
+        n = len(notes)
+        head = {"kind": pa.repeat(pa.scalar(kind, pa.int8()), n), "note": pa.array(notes, pa.string())}
+        body = {"blob": pa.nulls(n, pa.binary())} if self.packed else {c.name: pa.nulls(n, c.type) for c in self.schema}
+        return _arrow_frame(head | body)
+
+
+def _arrow_frame(columns: dict[str, pa.Array]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(pd.array(c, dtype=pd.ArrowDtype(c.type))) for name, c in columns.items()})
 
 
-def _repeat(kind: int, n: int) -> pa.Array:
-    return pa.repeat(pa.scalar(kind, pa.int8()), n)
+@dataclass(frozen=True)
+class SheetReader:
+    """Unpacks what a packed `Sheet` wrote. A function for `mapInArrow`."""
 
+    schema: pa.Schema
 
-def _notes(kind: int, notes: list[str], query: JoinQuery) -> pd.DataFrame:
-    """Rows that are not results: everything they say stands in `note`."""
-    n = len(notes)
-    columns: dict[str, pa.Array] = {"kind": _repeat(kind, n), "note": pa.array(notes, pa.string())}
-    for column in query.schema:
-        columns[column.name] = pa.nulls(n, column.type)
-    return pd.DataFrame({name: pd.Series(pd.array(c, dtype=pd.ArrowDtype(c.type))) for name, c in columns.items()})
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for kind, note, blob in zip(*(batch.column(i) for i in range(3)), strict=True):
+                if blob.is_valid:
+                    rows = pa.ipc.read_record_batch(blob.as_buffer(), self.schema)
+                    columns, n = rows.columns, rows.num_rows
+                else:
+                    columns, n = [pa.nulls(1, f.type) for f in self.schema], 1
+                yield pa.record_batch(
+                    [pa.repeat(kind, n), pa.repeat(note, n), *columns], names=["kind", "note", *self.schema.names]
+                )
 
 
 def _note(shard: int, stream: str, row: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, TimestampNTZType, TimestampType
@@ -31,8 +32,17 @@ class Stream:
     def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
         """What the engine needs to know of this stream when it is joined on `key`."""
         window: Window = Unbounded() if self.length is None else TimeWindow(self.length, closed)
-        schema = pa.schema([pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in self.df.schema])
+        schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.df.schema])
         return StreamSpec(self.name, schema, self.time, key, window, self.delay)
+
+    def _arrow_type(self, column: str, kind: DataType) -> pa.DataType:
+        try:
+            return to_arrow_type(kind, timezone="UTC")
+        except PySparkTypeError as error:
+            raise ColumnError(
+                f"column `{column}` of stream `{self.name}` is {kind.simpleString()}, which PySpark does not hand to Python.",
+                hint=f'leave it out with df.drop("{column}"), or cast it (an interval of months to int, say).',
+            ) from error
 
     def with_df(self, df: DataFrame) -> Stream:
         return replace(self, df=df)

@@ -124,7 +124,8 @@ def _float_words(column: pa.Array) -> Int64s:
     """Bits of the double, with one NaN and one zero, as Spark compares them."""
     values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
     values[np.isnan(values)] = np.nan
-    return values.view(np.int64)
+    words: Int64s = values.view(np.int64)
+    return words
 
 
 def _integer_words(column: pa.Array) -> Int64s:

@@ -22,7 +22,7 @@ from watersmeet.errors import StateCorruptError, StateFormatError, StateMismatch
 from watersmeet.model.batches import BEFORE_ALL
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.keys import Int64s
-from watersmeet.state.segments import Segment, pack, slices, unpack
+from watersmeet.state.segments import pack, slices, unpack
 from watersmeet.state.stream_state import Arrivals, StreamState
 
 FORMAT = 1
@@ -135,7 +135,8 @@ class Header:
         if (self.shards, self.shard) != (shards, shard):
             raise StateMismatchError(
                 f"the checkpoint was written with {self.shards} shards (this one is shard {self.shard}); "
-                f"the query now has {shards} (and asks for shard {shard}). Keys would be looked for in the wrong shard.",
+                f"the query now has {shards} (and asks for shard {shard}). "
+                "Keys would be looked for in the wrong shard.",
                 hint=f"run with shards={self.shards}, or start from a new checkpoint.",
             )
         if self.digest != query.digest():

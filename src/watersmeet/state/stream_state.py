@@ -13,7 +13,7 @@ from watersmeet.model.queries import StreamSpec
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s, Keys, encode
 from watersmeet.state.segments import Segment, Segments
-from watersmeet.state.value_lists import ValueLists
+from watersmeet.state.value_lists import Int32s, ValueLists
 
 #: Small segments are merged when there are more than this many.
 MAX_SMALL_SEGMENTS = 64
@@ -65,7 +65,7 @@ class StreamState:
 
     def probe(
         self, arrivals: Arrivals, which: Int64s, back: int, ahead: int
-    ) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
+    ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Matches of the batch's rows as (row, segment number, row there), grouped by segment number."""
         if not len(self):
             return

@@ -14,10 +14,16 @@ from watersmeet.state.keys import Int64s, Keys
 
 Int32s = npt.NDArray[np.int32]
 
-SLOT_FIELDS = {"time": np.int64} | dict.fromkeys(
+SLOT_FIELDS: dict[str, type] = {"time": np.int64} | dict.fromkeys(
     ("earlier", "later", "older", "newer", "node", "segment", "row"), np.int32
 )
-NODE_FIELDS = {"word": np.int64, "at": np.int64, "length": np.int32, "oldest": np.int32, "newest": np.int32}
+NODE_FIELDS: dict[str, type] = {
+    "word": np.int64,
+    "at": np.int64,
+    "length": np.int32,
+    "oldest": np.int32,
+    "newest": np.int32,
+}
 #: Pairs that one probe hands out at a time.
 CHUNK = 1 << 18
 
