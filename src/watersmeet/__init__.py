@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined, join
     from watersmeet.spark.session import configure, session
     from watersmeet.spark.streams import Stream, stream
+    from watersmeet.spark.write import write
 
 __version__ = "0.1.0"
-__all__ = ["Joined", "Stream", "WatersmeetError", "configure", "join", "session", "stream"]
+__all__ = ["Joined", "Stream", "WatersmeetError", "configure", "join", "session", "stream", "write"]
 
 #: Names that need Spark are found when first asked for: `import watersmeet` itself loads neither Spark nor Numba.
 _ROOMS = {
@@ -23,6 +24,7 @@ _ROOMS = {
     "session": "session",
     "Stream": "streams",
     "stream": "streams",
+    "write": "write",
 }
 
 

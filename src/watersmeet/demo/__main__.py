@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import Annotated
 
 from watersmeet.errors import MissingExtraError
 
 try:
     import typer
     from rich.console import Console
-    from rich.live import Live
 
     from watersmeet.demo import report, view
 except ImportError as error:
@@ -25,13 +24,8 @@ except ImportError as error:
 
 import watersmeet as wm
 from watersmeet.demo.house import Demo
-from watersmeet.demo.measuring import Run
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-POLL = 0.2  # seconds between two looks at the query
 
 
 @app.command()
@@ -42,41 +36,30 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for the picture of the state.")] = Path("demo-output"),
 ) -> None:
     """Join a stream of auctions with the stream of their bids and watch what the join has to remember."""
-    console = Console()
+    console = Console(highlight=False)
     demo = Demo(seconds=seconds, rate=rate, seed=seed)
     interrupted = threading.Event()
     with tempfile.TemporaryDirectory(prefix="watersmeet-demo-", ignore_cleanup_errors=True) as folder:
         with console.status("starting Spark …"), _quiet(Path(folder, "spark.log")):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             spark = wm.session(master="local[2]")
-        # Spark's own handler would cancel the jobs of the batch under way; ours lets that batch finish.
-        signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+        _on_ctrl_c(interrupted)
         try:
-            run = _watch(demo, demo.start(spark, Path(folder)), interrupted, console)
-            if run.batches:
-                report.show(console, demo, run, demo.results(spark, Path(folder)), out)
-            else:
-                console.print("Ended before the first batch was through: there is nothing to show.")
+            run = view.watch(demo, demo.start(spark, Path(folder)), interrupted, console)
+            report.show(console, demo, run, demo.results(spark, Path(folder)), out)
         finally:
             spark.stop()
     if interrupted.is_set():
         raise typer.Exit(130)
 
 
-def _watch(demo: Demo, query: StreamingQuery, interrupted: threading.Event, console: Console) -> Run:
-    """Follow the query until it has read everything, or until the batch after Ctrl-C, and stop it."""
-    run = Run()
-    with Live(view.frame(demo, run), console=console, refresh_per_second=8) as live:
-        while not demo.finished(run):
-            if error := query.exception():
-                raise error
-            seen = len(run.batches)
-            run.update(query.recentProgress)
-            live.update(view.frame(demo, run, stopping=interrupted.is_set()))
-            if interrupted.wait(0 if interrupted.is_set() else POLL) and len(run.batches) > seen:
-                break
-        query.stop()
-    return run
+def _on_ctrl_c(interrupted: threading.Event) -> None:
+    """Note the first Ctrl-C and let the batch finish (Spark would cancel its jobs); the second one ends at once."""
+
+    def note(number: int, stack: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, note)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WINDOW = 10  # seconds for which either side waits for the other
 DELAY = 2  # seconds by which a bid may come late
-BATCH = 2  # seconds of stream time in a batch, at most
+BATCH = 2  # seconds of stream time in a batch
 
 CODE = f"""\
 auctions = wm.stream(auction_df, time="opened_at", window="{WINDOW} seconds")

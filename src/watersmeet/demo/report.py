@@ -53,7 +53,7 @@ def show(console: Console, demo: Demo, run: Run, results: pa.Table, out: Path) -
     out.mkdir(parents=True, exist_ok=True)
     picture(run).savefig(out / "state.png", dpi=150)
     console.print(f"The state over time is drawn in {out / 'state.png'}.\n\nThe code:")
-    console.print(Syntax(CODE, "python", background_color="default"))
+    console.print(Syntax(CODE, "python", theme="ansi_dark", background_color="default"))
 
 
 def compare(demo: Demo, run: Run, results: pa.Table) -> Comparison:
@@ -103,12 +103,13 @@ def _sample(results: pa.Table) -> Table:
     table = Table(title=f"{shown} of {results.num_rows:,} results", title_justify="left")
     for name in names:
         table.add_column(name, justify="left" if name == "category" else "right")
-    for row in results.select(names).take([results.num_rows * i // SAMPLE for i in range(shown)]).to_pylist():
+    some = results.select(names).take([results.num_rows * i // SAMPLE for i in range(shown)])
+    for row in some.sort_by("bid_at").to_pylist():
         table.add_row(*map(_cell, row.values()))
     return table
 
 
 def _cell(value: object) -> str:
     if isinstance(value, datetime):
-        return f"{value:%H:%M:%S.%f}"
+        return f"{value:%H:%M:%S.%f}"[:-3]
     return f"{value:,.2f}" if isinstance(value, float) else str(value)

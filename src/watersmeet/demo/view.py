@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
+from threading import Event
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -12,15 +17,36 @@ from watersmeet.demo.house import WINDOW, Demo
 from watersmeet.demo.measuring import Run
 from watersmeet.workload import SECOND
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL = 1  # seconds between two looks at the query
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 
 
+def watch(demo: Demo, query: StreamingQuery, interrupted: Event, console: Console) -> Run:
+    """Follow the query until it has read everything, or until the end of the batch in which Ctrl-C came; stop it."""
+    run = Run()
+    with Live(frame(demo, run), console=console, refresh_per_second=8) as live:
+        while not demo.finished(run):
+            stopping, seen = interrupted.is_set(), len(run.batches)
+            query.awaitTermination(POLL)  # raises if the query has failed
+            run.update(query.recentProgress)
+            if len(run.batches) > seen or stopping:
+                live.update(frame(demo, run, stopping=stopping))
+            if len(run.batches) > seen and stopping:
+                break
+        query.stop()
+    return run
+
+
 def frame(demo: Demo, run: Run, *, stopping: bool = False) -> RenderableType:
     """The view after the batches of `run`."""
-    body = _numbers(demo, run) if run.batches else Text("first batch: Spark plans the query, kernels are compiled …")
+    waiting = Spinner("dots", "first batch: Spark plans the query, kernels are compiled or loaded …")
+    body = _numbers(demo, run) if run.batches else waiting
     state = Text(sparkline([batch.stored for batch in run.batches]), style="cyan")
-    footer = Text("finishing this batch …" if stopping else "Ctrl-C ends early", style="dim")
+    footer = Text("finishing this batch; Ctrl-C again ends at once" if stopping else "Ctrl-C ends early", style="dim")
     title = f"auctions ⋈ bids on item_id, windows of {WINDOW} s"
     return Panel(Group(body, Text("\ntuples in state", style="dim"), state, Text(), footer), title=title, width=78)
 

@@ -24,8 +24,26 @@ from watersmeet.kernels.hashing import OPTIONS, mix
 NIL = -1
 
 # Places in `meta`, the only mutable scalars.
-(LIVE, SLOT_TOP, SLOT_FREE, SLOT_FREE_TAIL, NODE_TOP, NODE_FREE, NODES, HEAD, TAIL, ARENA_TOP, ARENA_DEAD) = range(11)
-META = 12
+(
+    LIVE,
+    SLOT_TOP,
+    SLOT_FREE,
+    SLOT_FREE_TAIL,
+    NODE_TOP,
+    NODE_FREE,
+    NODES,
+    HEAD,
+    TAIL,
+    ARENA_TOP,
+    ARENA_DEAD,
+    CLOSINGS,  # nodes with a mark
+    RUNG,  # nodes in the ring that the last call of `expire` reported
+    BORN,  # nodes in `born`, or NIL when births are not noted
+) = range(14)
+META = 16
+
+# Marks of a node: what the stream itself has said about the key.
+OPEN, PENDING, CLOSED, ANNOUNCED = range(4)
 
 
 class Lists(NamedTuple):
@@ -40,13 +58,38 @@ class Lists(NamedTuple):
     node: np.ndarray  # int32: the tuple's key
     segment: np.ndarray  # int32: where its row stands ...
     row: np.ndarray  # int32: ... and which row there
+    matched: np.ndarray  # uint8: whether it stands in a result (kept up only where unmatched rows are asked for)
     word: np.ndarray  # int64, per node: the key, or its hash
     at: np.ndarray  # int64: the key's bytes start here in the arena
     length: np.ndarray  # int32: and are so many
     oldest: np.ndarray  # int32
     newest: np.ndarray  # int32; free nodes are chained through it
+    mark: np.ndarray  # uint8: OPEN, PENDING, CLOSED or ANNOUNCED; a marked node stays when its last tuple goes
+    closing: np.ndarray  # int64: time of the punctuation that marked it
+    born: np.ndarray  # int32: nodes made since the ordered index last looked, if there is one
     table: np.ndarray  # int32, a power of two: nodes by hash
     arena: np.ndarray  # uint8: bytes of keys that do not fit a word
+
+
+#: Element type of each array.
+KINDS: dict[str, type] = dict.fromkeys(Lists._fields, np.int32) | {
+    "meta": np.int64,
+    "time": np.int64,
+    "matched": np.uint8,
+    "word": np.int64,
+    "at": np.int64,
+    "mark": np.uint8,
+    "closing": np.int64,
+    "arena": np.uint8,
+}
+
+
+@njit(**OPTIONS)
+def clear(lists):
+    """Make zeroed arrays a state that holds nothing."""
+    lists.table[:] = NIL
+    for place in (SLOT_FREE, SLOT_FREE_TAIL, NODE_FREE, HEAD, TAIL, BORN):
+        lists.meta[place] = NIL
 
 
 @njit(**OPTIONS)
@@ -88,8 +131,12 @@ def new_node(lists, cell, word, data, start, length):
     meta[ARENA_TOP] += length
     lists.oldest[n] = NIL
     lists.newest[n] = NIL
+    lists.mark[n] = OPEN
     lists.table[cell] = n
     meta[NODES] += 1
+    if meta[BORN] != NIL:
+        lists.born[meta[BORN]] = n
+        meta[BORN] += 1
     return n
 
 
@@ -150,6 +197,7 @@ def insert(lists, order, times, words, data, offsets, slots):
             meta[SLOT_TOP] += 1
         lists.time[s] = t
         lists.node[s] = n
+        lists.matched[s] = 0
         slots[k] = s
         # time list: after `behind`, which only moves forward because `order` ascends
         ahead = np.int64(lists.later[behind]) if behind != NIL else meta[HEAD]
@@ -187,11 +235,12 @@ def insert(lists, order, times, words, data, offsets, slots):
 
 
 @njit(**OPTIONS)
-def probe(lists, order, times, words, data, offsets, back, ahead, cursor, out_row, out_slot):
+def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor, out_row, out_slot):
     """Pairs (row, slot) with equal keys and ``time[row] - back <= time[slot] <= time[row] + ahead``.
 
     Fills the output arrays as far as they go and returns how many; `cursor` = (next row, next slot, tuples
-    looked at) lets the next call go on where this one stopped. Done when cursor[0] == order.size.
+    looked at) lets the next call go on where this one stopped. Done when cursor[0] == order.size. With `track` the
+    tuples found are noted as matched.
     """
     n_out = 0
     room = out_row.size
@@ -219,6 +268,8 @@ def probe(lists, order, times, words, data, offsets, back, ahead, cursor, out_ro
                 cursor[2] += looked
                 return n_out
             looked += 1
+            if track:
+                lists.matched[s] = 1
             out_row[n_out] = i
             out_slot[n_out] = s
             n_out += 1
@@ -232,39 +283,66 @@ def probe(lists, order, times, words, data, offsets, back, ahead, cursor, out_ro
 
 
 @njit(**OPTIONS)
-def expire(lists, before, left):
-    """Forget every tuple with ``time < before``; left[g] falls by the number that stood in segment g."""
+def unlink(lists, s, left):
+    """Take tuple s out of both lists and free its slot. Its node goes too, if that was the last and it has no mark."""
     meta = lists.meta
-    s = meta[HEAD]
-    gone = 0
-    while s != NIL and lists.time[s] < before:
-        n = lists.node[s]
-        up = lists.newer[s]
-        lists.oldest[n] = up
-        if up != NIL:
-            lists.older[up] = NIL
-        else:
-            drop_node(lists, n)
-        if lists.segment[s] != NIL:
-            left[lists.segment[s]] -= 1
-        lists.node[s] = NIL
-        after = np.int64(lists.later[s])
-        # first in, first out: slots are taken again in the order of time, so neighbours stay neighbours
-        lists.later[s] = NIL
-        if meta[SLOT_FREE_TAIL] != NIL:
-            lists.later[meta[SLOT_FREE_TAIL]] = s
-        else:
-            meta[SLOT_FREE] = s
-        meta[SLOT_FREE_TAIL] = s
-        gone += 1
-        s = after
-    meta[HEAD] = s
-    if s != NIL:
-        lists.earlier[s] = NIL
+    before, after = np.int64(lists.earlier[s]), np.int64(lists.later[s])
+    if before != NIL:
+        lists.later[before] = after
     else:
-        meta[TAIL] = NIL
-    meta[LIVE] -= gone
-    return gone
+        meta[HEAD] = after
+    if after != NIL:
+        lists.earlier[after] = before
+    else:
+        meta[TAIL] = before
+    n = lists.node[s]
+    down, up = lists.older[s], lists.newer[s]
+    if down != NIL:
+        lists.newer[down] = up
+    else:
+        lists.oldest[n] = up
+    if up != NIL:
+        lists.older[up] = down
+    else:
+        lists.newest[n] = down
+    if down == NIL and up == NIL and lists.mark[n] == OPEN:
+        drop_node(lists, n)
+    left[lists.segment[s]] -= 1
+    lists.node[s] = NIL
+    # first in, first out: slots are taken again in the order in which they went, so neighbours stay neighbours
+    lists.later[s] = NIL
+    if meta[SLOT_FREE_TAIL] != NIL:
+        lists.later[meta[SLOT_FREE_TAIL]] = s
+    else:
+        meta[SLOT_FREE] = s
+    meta[SLOT_FREE_TAIL] = s
+    meta[LIVE] -= 1
+
+
+@njit(**OPTIONS)
+def expire(lists, before, left, gone, ring):
+    """Forget tuples with ``time < before``; left[g] falls by the number that stood in segment g. Returns how many.
+
+    With room in `gone`, the slots that went are noted there; with room in `ring`, the closed nodes that thereby lost
+    their last tuple (the punctuated ring: they can be announced). It stops when either is full, to be called again.
+    """
+    meta = lists.meta
+    count = 0
+    meta[RUNG] = 0
+    while True:
+        s = meta[HEAD]
+        if s == NIL or lists.time[s] >= before:
+            return count
+        if (gone.size and count == gone.size) or (ring.size and meta[RUNG] == ring.size):
+            return count
+        n = lists.node[s]
+        unlink(lists, s, left)
+        if gone.size:
+            gone[count] = s
+        count += 1
+        if ring.size and lists.mark[n] == CLOSED and lists.oldest[n] == NIL:
+            ring[meta[RUNG]] = n
+            meta[RUNG] += 1
 
 
 @njit(**OPTIONS)

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.kernels.hashing import split_rows
-from watersmeet.model.batches import no_rows
+from watersmeet.model.batches import NO_TIME, no_rows
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.keys import encode
 
 #: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
 GATHER_BYTES = 64 << 20
 
+#: `seen` is `NO_TIME` where there was none: a NULL would make pandas read the whole column as floats.
 PACKED = pa.schema(
     [("shard", pa.int32()), ("stream", pa.int32()), ("seen", pa.int64()), ("rows", pa.int64()), ("blob", pa.binary())]
 )
@@ -61,7 +62,7 @@ class Packer:
             [
                 pa.array(self.ids, pa.int32()),
                 pa.array([self.index] * shards, pa.int32()),
-                pa.array([seen] * shards, pa.int64()),
+                pa.array([NO_TIME if seen is None else seen] * shards, pa.int64()),
                 pa.array([p.num_rows for p in pieces], pa.int64()),
                 pa.array([p.serialize().to_pybytes() for p in pieces], pa.binary()),
             ],

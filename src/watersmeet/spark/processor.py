@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import MapState, TimerValues, Valu
 
 from watersmeet.errors import StateCorruptError
 from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
-from watersmeet.model.batches import Batch, no_rows
+from watersmeet.model.batches import NO_TIME, Batch, no_rows
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import packing, worker_cache
 from watersmeet.state import cache as caches
@@ -117,18 +118,19 @@ class ShardProcessor(StatefulProcessor):
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
         pieces: list[list[pa.RecordBatch]] = [[] for _ in self.query.streams]
-        seen: list[int | None] = [None] * len(self.query.streams)
+        seen = [NO_TIME] * len(self.query.streams)
         for frame in rows:
             for stream, newest, count, blob in zip(
                 frame["stream"], frame["seen"], frame["rows"], frame["blob"], strict=True
             ):
                 i = int(stream)
-                if not pd.isna(newest):
-                    seen[i] = int(newest) if seen[i] is None else max(int(newest), seen[i] or 0)
+                seen[i] = max(seen[i], int(newest))
                 if count:
                     pieces[i].append(packing.unpack(blob, self.query.streams[i]))
         return [
-            Batch(packing.one(held) if held else no_rows(spec.schema), newest, self.ended)
+            Batch(
+                packing.one(held) if held else no_rows(spec.schema), newest if newest != NO_TIME else None, self.ended
+            )
             for held, newest, spec in zip(pieces, seen, self.query.streams, strict=True)
         ]
 
@@ -159,9 +161,16 @@ class _Working:
         tokens = [v.token for v in reversed(header.versions)]
         taken = self.cache.take(tokens)
         self.folder = taken[1] if taken else self.cache.fresh()
-        if taken and self._adopt(query, header, store, taken[0]):
+        try:
+            self._find(query, header, store, taken[0] if taken else None)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _find(self, query: JoinQuery, header: log.Header, store: SparkStore, token: str | None) -> None:
+        if token and self._adopt(query, header, store, token):
             return
-        if taken:
+        if token:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._open(query, store)
@@ -260,11 +269,24 @@ def _note(shard: int, stream: str, row: str) -> str:
 
 def _rows_as_json(rows: pa.RecordBatch) -> list[str]:
     """Each row as a JSON object; times in ISO form, binary in base64, whatever JSON lacks as a string."""
-    columns = [
-        c.cast(pa.string()).to_pylist() if pt.is_temporal(c.type) else c.to_pylist() for c in rows.columns
-    ]
-    names = rows.schema.names
+    columns, names = [_told(c) for c in rows.columns], rows.schema.names
     return [json.dumps(dict(zip(names, values, strict=True)), default=_plain) for values in zip(*columns, strict=True)]
+
+
+def _told(column: pa.Array) -> list[Any]:
+    if pt.is_timestamp(column.type) or pt.is_date(column.type) or pt.is_time(column.type):
+        return column.cast(pa.string()).to_pylist()
+    values = column.to_pylist()
+    return [_finite(v) for v in values] if pt.is_floating(column.type) or pt.is_nested(column.type) else values
+
+
+def _finite(value: Any) -> Any:
+    """NaN and the infinities, which JSON has no numbers for, as Spark spells them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

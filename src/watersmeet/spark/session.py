@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
 import sys
 from typing import Any
 
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SettingError
+from watersmeet.spark import worker_cache
 
 log = logging.getLogger("watersmeet")
 
@@ -34,7 +37,7 @@ REQUIRED = {
 ADVISED = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    "spark.python.daemon.module": "watersmeet.spark.daemon",
 }
 LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -72,6 +75,8 @@ def session(*, master: str = "local[*]", shards: int | None = None, **spark_sett
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if master.startswith("local"):
+        atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
     log.info("session on %s with %d shards; set: %s", master, count, ", ".join([*REQUIRED, *ADVISED, *settings]))
     return spark
 

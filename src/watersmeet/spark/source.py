@@ -4,8 +4,8 @@
     bids = spark.readStream.format("watersmeet").option("workload", "bids").option("rate", 20_000).load()
 
 Options: `workload` (a name in `watersmeet.workload.STREAMS`), `partitions` (tasks per batch, 2), `seconds` (the stream
-ends after so much stream time; default: never), `batch_seconds` (at most so much of it in one batch; default: all there
-is), `speed` (seconds of stream time per second on the clock, 1; "inf": as fast as batches are taken), and everything
+ends after so much stream time; default: never), `batch_seconds` (so much of it in each batch but the last; default: all
+there is), `speed` (seconds of stream time per second on the clock, 1; "inf": as fast as batches are taken), and everything
 the workload itself takes, such as `rate`, `seed` and `delay`.
 
 An offset is a stream time, `{"micros": 2500000}`, and the rows follow from it alone: a query that starts again reads
@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 
 from watersmeet.errors import QueryError
 from watersmeet.workload import SECOND, STREAMS, TableStream
+from watersmeet.workload.arrivals import micros
 
 Offset = dict[str, int]
 
@@ -130,15 +131,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _end_of(self.options, "trigger availableNow")
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        latest = min(self._available(start["micros"]), self.options.end)
-        if isinstance(limit, ReadMaxRows):
-            latest = min(latest, start["micros"] + round(limit.max_rows / self.options.stream.rate * SECOND))
+        began, latest = start["micros"], min(self._available(start["micros"]), self.options.end)
+        if not isinstance(limit, ReadAllAvailable):  # our own limit, the rows of `batch_seconds`, comes back
+            full = min(began + micros(self.options.batch_seconds), self.options.end)
+            latest = full if full <= latest else began
         if latest == inf:
             raise QueryError(
                 'option `speed` is "inf", the stream has no end, and so has a batch.',
                 hint="give `seconds` or `batch_seconds`.",
             )
-        return {"micros": max(start["micros"], int(latest))}
+        return {"micros": max(began, int(latest))}
 
     def partitions(self, start: Offset, end: Offset) -> list[Interval]:
         return self.options.cut(start["micros"], end["micros"])
@@ -152,9 +154,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._target
         if self.options.speed == inf:
             return inf
+        now = time.monotonic()
         if self._clock is None:
-            self._clock, self._origin = time.monotonic(), start
-        return self._origin + (time.monotonic() - self._clock) * self.options.speed * SECOND
+            self._clock, self._origin = now, start
+        return self._origin + (now - self._clock) * self.options.speed * SECOND
 
 
 def _positive(options: dict[str, str], name: str, default: str, *, whole: bool = False) -> float:

@@ -34,14 +34,22 @@ def application_cache() -> Cache:
     left is known by an owner that is gone, and removed by the next one.
     """
     owner = os.path.abspath(SparkFiles.getRootDirectory()) if _in_spark() else f"process {os.getpid()}"
-    name = f"watersmeet-{os.getuid()}-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
-    root = base() / name
+    root = folder(owner)
     if not (root / OWNER).exists():
         sweep()
         root.mkdir(mode=0o700, exist_ok=True)
         (root / OWNER).write_text(owner)
     room = os.statvfs(root)
     return Cache(root / "states", min(LIMIT, room.f_blocks * room.f_frsize // 2))
+
+
+def folder(owner: str) -> Path:
+    """Where the application that owns this folder of Spark's keeps its working states."""
+    return base() / f"watersmeet-{os.getuid()}-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
+
+
+def remove(root: Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def _in_spark() -> bool:
@@ -58,4 +66,4 @@ def sweep() -> None:
         kind, _, pid = owner.partition(" ")
         gone = not Path(f"/proc/{pid}").exists() if kind == "process" else not Path(owner).exists()
         if gone:
-            shutil.rmtree(root, ignore_errors=True)
+            remove(root)

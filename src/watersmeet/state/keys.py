@@ -100,16 +100,16 @@ def _encode(column: pa.Array) -> _Encoded:
     if pt.is_decimal128(kind):
         wide = _wide(column).copy().view(np.uint8).reshape(-1)
         return _Encoded(valid, None, wide, np.arange(len(column) + 1, dtype=np.int64) * 16)
-    if pt.is_string(kind) or pt.is_binary(kind):
-        return _Encoded(valid, None, *_binary(column.cast(pa.large_binary())))
-    if pt.is_large_string(kind) or pt.is_large_binary(kind):
+    if pt.is_string(kind) or pt.is_binary(kind) or pt.is_large_string(kind) or pt.is_large_binary(kind):
         return _Encoded(valid, None, *_binary(column.cast(pa.large_binary())))
     if pt.is_struct(kind):
         data, offsets = _frame([_encode(child) for child in column.flatten()] or [_empty(valid)], len(column))
         return _Encoded(valid, None, data, offsets)
     if pt.is_list(kind) or pt.is_large_list(kind):
-        data, offsets = _frame([_encode(column.values)], len(column.values))
-        return _Encoded(valid, None, data, offsets[np.asarray(column.offsets, dtype=np.int64)])
+        at = np.asarray(column.offsets, dtype=np.int64)
+        values = column.values.slice(at[0], at[-1] - at[0])
+        data, offsets = _frame([_encode(values)], len(values))
+        return _Encoded(valid, None, data, offsets[at - at[0]])
     raise ColumnError(
         f"a key of type {kind} cannot be compared for equality.",
         hint="join on a column of a comparable type (maps and intervals of mixed units are not).",
@@ -148,6 +148,8 @@ def _wide(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _binary(column: pa.Array) -> tuple[Bytes, Int64s]:
+    """The column's bytes, without those of rows that a slice leaves out, and where each row's begin."""
     _, offsets, data = column.buffers()
-    at = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1].copy()
-    return np.frombuffer(data, np.uint8).copy() if data is not None else np.empty(0, np.uint8), at
+    at = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return whole[at[0] : at[-1]].copy(), at - at[0]

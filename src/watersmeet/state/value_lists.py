@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.kernels import closings
 from watersmeet.kernels import lists as kernel
 from watersmeet.kernels.lists import Lists
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
@@ -14,18 +15,17 @@ from watersmeet.state.keys import Int64s, Keys
 
 Int32s = npt.NDArray[np.int32]
 
-SLOT_FIELDS: dict[str, type] = {"time": np.int64} | dict.fromkeys(
-    ("earlier", "later", "older", "newer", "node", "segment", "row"), np.int32
-)
-NODE_FIELDS: dict[str, type] = {
-    "word": np.int64,
-    "at": np.int64,
-    "length": np.int32,
-    "oldest": np.int32,
-    "newest": np.int32,
-}
+SLOT_FIELDS = ("time", "earlier", "later", "older", "newer", "node", "segment", "row", "matched")
+NODE_FIELDS = ("word", "at", "length", "oldest", "newest", "mark", "closing")
 #: Pairs that one probe hands out at a time.
 CHUNK = 1 << 18
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _joined(parts: list[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else _NONE
 
 
 class ValueLists:
@@ -39,30 +39,24 @@ class ValueLists:
         self.name = name
         self.arrays = arrays or HeapArrays()
         self.looked_at = 0  # stored tuples that probes have looked at, ever
-        found = {field: self.arrays.attach(f"{name}.{field}", kind) for field, kind in self._kinds().items()}
+        found = {field: self.arrays.attach(f"{name}.{field}", kind) for field, kind in kernel.KINDS.items()}
         if found["meta"] is not None:
             self.lists = Lists(**found)  # type: ignore[arg-type]  # a folder with one array has all
             return
         sizes = {"meta": kernel.META, "table": 64, "arena": 64}
         made: dict[str, AnyArray] = {
             field: self.arrays.allocate(f"{name}.{field}", sizes.get(field, 64), kind)
-            for field, kind in self._kinds().items()
+            for field, kind in kernel.KINDS.items()
         }
         self.lists = Lists(**made)
-        self.lists.table[:] = kernel.NIL
-        for place in (kernel.SLOT_FREE, kernel.SLOT_FREE_TAIL, kernel.NODE_FREE, kernel.HEAD, kernel.TAIL):
-            self.lists.meta[place] = kernel.NIL
-
-    @staticmethod
-    def _kinds() -> dict[str, type]:
-        return {"meta": np.int64, **SLOT_FIELDS, **NODE_FIELDS, "table": np.int32, "arena": np.uint8}
+        kernel.clear(self.lists)
 
     def __len__(self) -> int:
         return int(self.lists.meta[kernel.LIVE])
 
     @property
     def keys(self) -> int:
-        """Distinct keys stored."""
+        """Distinct keys that have a tuple or are closed."""
         return int(self.lists.meta[kernel.NODES])
 
     @property
@@ -74,8 +68,8 @@ class ValueLists:
     def bytes(self) -> int:
         """Bytes that the stored tuples take in the lists (not what is reserved for more)."""
         meta = self.lists.meta
-        slot = sum(np.dtype(kind).itemsize for kind in SLOT_FIELDS.values())
-        node = sum(np.dtype(kind).itemsize for kind in NODE_FIELDS.values()) + 8
+        slot = sum(getattr(self.lists, f).itemsize for f in SLOT_FIELDS)
+        node = sum(getattr(self.lists, f).itemsize for f in NODE_FIELDS) + 8
         return int(len(self) * slot + self.keys * node + meta[kernel.ARENA_TOP] - meta[kernel.ARENA_DEAD])
 
     def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> Int64s:
@@ -90,14 +84,16 @@ class ValueLists:
         placed[ordered] = slots
         return placed
 
-    def probe(self, which: Int64s, times: Int64s, keys: Keys, back: int, ahead: int) -> Iterator[tuple[Int64s, Int64s]]:
+    def probe(
+        self, which: Int64s, times: Int64s, keys: Keys, back: int, ahead: int, track: bool = False
+    ) -> Iterator[tuple[Int64s, Int64s]]:
         """Pairs (row of the batch, slot) with one key and ``time - back <= stored time <= time + ahead``, in chunks."""
         cursor = np.array([0, kernel.NIL, 0])
         rows = np.empty(CHUNK, np.int64)
         slots = np.empty(CHUNK, np.int64)
         while cursor[0] < which.size:
             n = kernel.probe(
-                self.lists, which, times, keys.words, keys.data, keys.offsets, back, ahead, cursor, rows, slots
+                self.lists, which, times, keys.words, keys.data, keys.offsets, back, ahead, track, cursor, rows, slots
             )
             self.looked_at += int(cursor[2])
             cursor[2] = 0
@@ -106,16 +102,86 @@ class ValueLists:
 
     def expire_before(self, time: int, left: Int64s) -> int:
         """Forget all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
-        return int(kernel.expire(self.lists, time, left))
+        return int(kernel.expire(self.lists, time, left, _NONE, _NONE))
+
+    def expire(self, time: int, left: Int64s, *, ring: bool) -> tuple[Int64s, Int64s]:
+        """The same, naming the slots that went and (if asked) the closed nodes whose last tuple went with them."""
+        gone, rung = [], []
+        room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
+        closed = np.empty_like(room) if ring else _NONE
+        while n := int(kernel.expire(self.lists, time, left, room, closed)):
+            gone.append(room[:n].copy())
+            rung.append(closed[: self.lists.meta[kernel.RUNG]].copy())
+        return _joined(gone), _joined(rung)
+
+    def discard(self, slots: Int64s, left: Int64s) -> None:
+        """Forget these tuples."""
+        closings.discard(self.lists, slots, left)
+
+    def close(self, times: Int64s, keys: Keys) -> Int64s:
+        """Note that this stream has closed these keys at these times; nodes of those that were open before."""
+        which = np.flatnonzero(keys.valid)
+        self._make_room(which.size, keys, tuples=False)
+        nodes = np.empty(which.size, np.int64)
+        closings.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
+        return nodes[nodes != kernel.NIL]
+
+    def nodes_of(self, which: Int64s, keys: Keys) -> Int64s:
+        """The node of each of these keys, NIL where there is none."""
+        nodes = np.empty(which.size, np.int64)
+        closings.lookup(self.lists, which, keys.words, keys.data, keys.offsets, nodes)
+        return nodes
+
+    def counterparts(self, nodes: Int64s, other: ValueLists) -> Int64s:
+        """The nodes in `other` of the keys of these nodes, NIL where there is none."""
+        out = np.empty(nodes.size, np.int64)
+        closings.counterparts(self.lists, nodes, other.lists, out)
+        return out
+
+    def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
+        """Forget all tuples of these nodes; the slots that went."""
+        gone = []
+        cursor = np.zeros(1, np.int64)
+        room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
+        while cursor[0] < nodes.size:
+            n = closings.purge(self.lists, nodes, left, cursor, room)
+            gone.append(room[:n].copy())
+        return _joined(gone)
+
+    def finish(self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_]) -> Int64s:
+        """Of these closed nodes those that can be announced now (and are from here on)."""
+        out = np.empty(nodes.size, np.int64)
+        return out[: closings.finish(self.lists, nodes, other.lists, others_closed, out)]
+
+    def marks(self, nodes: Int64s) -> npt.NDArray[np.uint8]:
+        """What the stream has said about these nodes' keys; OPEN for NIL."""
+        return np.where(nodes == kernel.NIL, kernel.OPEN, self.lists.mark[nodes])
+
+    def forget(self, nodes: Int64s) -> None:
+        """Forget that these nodes' keys are closed."""
+        closings.forget(self.lists, nodes)
+
+    @property
+    def closings(self) -> int:
+        """Keys that the stream has closed one by one and that are remembered."""
+        return int(self.lists.meta[kernel.CLOSINGS])
+
+    def marked(self) -> Int64s:
+        """Nodes of all remembered closings; walks all nodes, for when there are too many of them."""
+        top = self.lists.meta[kernel.NODE_TOP]
+        return np.flatnonzero((self.lists.mark[:top] != kernel.OPEN) & (self.lists.length[:top] != kernel.NIL))
 
     def living(self) -> Int64s:
         """Slots of all stored tuples, oldest first. For tests; walks the whole state."""
         slots = np.flatnonzero(self.lists.node[: self.slots] != kernel.NIL)
         return slots[np.argsort(self.lists.time[slots], kind="stable")]
 
-    def _make_room(self, n: int, keys: Keys) -> None:
+    def _make_room(self, n: int, keys: Keys, *, tuples: bool = True) -> None:
         meta = self.lists.meta
-        self._grow(SLOT_FIELDS, len(self) + n)
+        if tuples:
+            self._grow(SLOT_FIELDS, len(self) + n)
+        if meta[kernel.BORN] != kernel.NIL:
+            self._grow(("born",), int(meta[kernel.BORN]) + n)
         self._grow(NODE_FIELDS, self.keys + n)
         need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
         if need > self.lists.arena.size:
@@ -124,15 +190,15 @@ class ValueLists:
                 kernel.pack_arena(self.lists, fresh)
                 self.lists.arena[:] = fresh
                 need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
-            self._grow({"arena": np.uint8}, need)
+            self._grow(("arena",), need)
         if (self.keys + n) * 2 > self.lists.table.size:
             cells = 1 << int((self.keys + n) * 2 - 1).bit_length()
             table = self.arrays.allocate(f"{self.name}.table", cells, np.int32)
             self.lists = self.lists._replace(table=table)
             kernel.fill_table(self.lists)
 
-    def _grow(self, fields: dict[str, type], need: int) -> None:
-        have = getattr(self.lists, next(iter(fields))).size
+    def _grow(self, fields: tuple[str, ...], need: int) -> None:
+        have = getattr(self.lists, fields[0]).size
         if need > have:
             larger = max(need, have + have // 2)
             self.lists = self.lists._replace(

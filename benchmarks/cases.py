@@ -1,0 +1,117 @@
+"""The cases: how much data a batch holds, how fast event time runs, which keys and columns there are."""
+
+from dataclasses import dataclass, replace
+
+NATIVE_MEMORY = "native-memory"
+NATIVE_ROCKSDB = "native-rocksdb"
+NATIVE_ROCKSDB_V4 = "native-rocksdb-v4"
+WATERSMEET = "watersmeet"
+SHUFFLE_IDENTITY = "shuffle-identity"
+PACKED_IDENTITY = "packed-identity"
+SOURCE_SINK = "source-sink"
+
+NATIVE = (NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4, NATIVE_MEMORY)
+FLOORS = (SHUFFLE_IDENTITY, PACKED_IDENTITY, SOURCE_SINK)
+JOINS = (*NATIVE, WATERSMEET)
+EVERYONE = (*JOINS, *FLOORS)
+
+WINDOW_SECONDS = 10
+DELAY_SECONDS = 2
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some equal batches in a row; only those of the phases `steady` and `before` are measured."""
+
+    phase: str
+    batches: int
+    rows: int  # of a batch, over both streams
+    seconds: float  # of event time in a batch
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    about: str
+    stretches: tuple[Stretch, ...]
+    keys: int  # that are alive at any moment
+    drift: float  # keys a second by which the range of live keys moves on
+    wide: bool = False  # a string key and ten payload columns a stream, else int64 and one
+    repetitions: int = 3
+    contenders: tuple[str, ...] = EVERYONE
+
+    @property
+    def phases(self) -> list[str]:
+        """The phase of each batch, by its number."""
+        return [s.phase for s in self.stretches for _ in range(s.batches)]
+
+    @property
+    def rows(self) -> int:
+        return sum(s.batches * s.rows for s in self.stretches)
+
+    def quick(self) -> "Case":
+        """A twentieth of the rows and keys, once: enough to see that everything runs, not to measure."""
+        stretches = tuple(replace(s, rows=max(s.rows // 20, 200), batches=min(s.batches, 5)) for s in self.stretches)
+        shrunk = stretches[0].rows / self.stretches[0].rows
+        keys = self.keys if self.keys <= 200 else max(int(self.keys * shrunk), 1)
+        return replace(self, stretches=stretches, keys=keys, drift=self.drift * shrunk, repetitions=1)
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "steady-200k",
+            "200 k rows a batch, 5 s of event time each, about three partners a row",
+            (Stretch("warm-up", 5, 200_000, 5.0), Stretch("steady", 10, 200_000, 5.0)),
+            keys=100_000,
+            drift=5_000,
+        ),
+        Case(
+            "large-1.6M",
+            "1.6 M rows a batch, 10 s of event time each, about three partners a row",
+            (Stretch("warm-up", 3, 1_600_000, 10.0), Stretch("steady", 6, 1_600_000, 10.0)),
+            keys=400_000,
+            drift=20_000,
+            contenders=(NATIVE_MEMORY, WATERSMEET, *FLOORS),
+        ),
+        Case(
+            "small-1k",
+            "1 k rows a batch, 2 s of event time each, about three partners a row",
+            (Stretch("warm-up", 10, 1_000, 2.0), Stretch("steady", 30, 1_000, 2.0)),
+            keys=1_250,
+            drift=62.5,
+        ),
+        Case(
+            "dense",
+            "200 keys, 20 k rows a batch, 5 s of event time each, about 200 partners a row",
+            (Stretch("warm-up", 5, 20_000, 5.0), Stretch("steady", 8, 20_000, 5.0)),
+            keys=200,
+            drift=0,
+            repetitions=2,
+        ),
+        Case(
+            "strings",
+            "a string key and ten payload columns of mixed types a stream, 100 k rows a batch, 5 s of event time each",
+            (Stretch("warm-up", 5, 100_000, 5.0), Stretch("steady", 8, 100_000, 5.0)),
+            keys=50_000,
+            drift=2_500,
+            wide=True,
+            repetitions=2,
+        ),
+        Case(
+            "big-state",
+            "batches of 10 k rows on a small state (before), then on a state of 5 M rows that large batches built up",
+            (
+                Stretch("warm-up", 6, 10_000, 0.024),
+                Stretch("before", 8, 10_000, 0.024),
+                Stretch("build", 11, 500_000, 1.2),
+                Stretch("settle", 2, 10_000, 0.024),
+                Stretch("steady", 10, 10_000, 0.024),
+            ),
+            keys=1_000_000,
+            drift=0,
+            repetitions=1,
+        ),
+    )
+}

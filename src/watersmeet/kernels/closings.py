@@ -1,0 +1,131 @@
+"""Punctuations over value lists: closing keys, purging what they close, announcing what is finished.
+
+Pure-Python twin: ``joins/reference.py``. A key's node carries the mark of its own stream's punctuation, so a probe
+that has found the node has found the mark as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from watersmeet.kernels.hashing import OPTIONS
+from watersmeet.kernels.lists import ANNOUNCED, CLOSED, CLOSINGS, NIL, OPEN, PENDING, drop_node, find, new_node, unlink
+
+
+@njit(**OPTIONS)
+def close(lists, order, times, words, data, offsets, nodes):
+    """Mark the keys `order` as PENDING at their times, making nodes where there are none; returns how many are new.
+
+    nodes[k] is the node of order[k], NIL if it was marked before (an earlier time then stands).
+    """
+    fresh = 0
+    for k in range(order.size):
+        i = order[k]
+        start = offsets[i]
+        length = offsets[i + 1] - start
+        cell = find(lists, words[i], data, start, length)
+        n = np.int64(lists.table[cell])
+        if n == NIL:
+            n = new_node(lists, cell, words[i], data, start, length)
+        nodes[k] = NIL
+        if lists.mark[n] == OPEN:
+            lists.mark[n] = PENDING
+            lists.closing[n] = times[i]
+            lists.meta[CLOSINGS] += 1
+            nodes[k] = n
+            fresh += 1
+        elif lists.mark[n] == PENDING and times[i] < lists.closing[n]:
+            lists.closing[n] = times[i]
+    return fresh
+
+
+@njit(**OPTIONS)
+def reopen(lists, n):
+    """Forget that a key was closed; its node goes if it has no tuple."""
+    lists.mark[n] = OPEN
+    lists.meta[CLOSINGS] -= 1
+    if lists.oldest[n] == NIL:
+        drop_node(lists, n)
+
+
+@njit(**OPTIONS)
+def forget(lists, nodes):
+    for k in range(nodes.size):
+        reopen(lists, nodes[k])
+
+
+@njit(**OPTIONS)
+def lookup(lists, order, words, data, offsets, nodes):
+    """nodes[k] = the node of key order[k], or NIL."""
+    for k in range(order.size):
+        i = order[k]
+        start = offsets[i]
+        nodes[k] = lists.table[find(lists, words[i], data, start, offsets[i + 1] - start)]
+
+
+@njit(**OPTIONS)
+def counterparts(lists, nodes, other, out):
+    """out[k] = the node in `other` of the key that nodes[k] has in `lists`, or NIL."""
+    for k in range(nodes.size):
+        n = nodes[k]
+        out[k] = other.table[find(other, lists.word[n], lists.arena, lists.at[n], lists.length[n])]
+
+
+@njit(**OPTIONS)
+def purge(lists, nodes, left, cursor, gone):
+    """Forget all tuples of these nodes (NIL ones are skipped); notes the slots as far as `gone` has room.
+
+    Returns how many went; cursor[0] is the next node. Nodes without a mark vanish with their last tuple.
+    """
+    count = 0
+    k = cursor[0]
+    while k < nodes.size:
+        n = nodes[k]
+        if n != NIL:
+            s = np.int64(lists.oldest[n])
+            while s != NIL:
+                if count == gone.size:
+                    cursor[0] = k
+                    return count
+                up = np.int64(lists.newer[s])
+                unlink(lists, s, left)
+                gone[count] = s
+                count += 1
+                s = up
+        k += 1
+    cursor[0] = k
+    return count
+
+
+@njit(**OPTIONS)
+def discard(lists, slots, left):
+    """Forget these tuples."""
+    for k in range(slots.size):
+        unlink(lists, slots[k], left)
+
+
+@njit(**OPTIONS)
+def finish(lists, nodes, other, others_closed, out):
+    """Of the CLOSED nodes given, those whose key can give no result any more and that nobody has announced yet.
+
+    That is so when the other stream has closed the key as well (`others_closed[k]`, or its node's mark), or when this
+    one holds no tuple of it. They become ANNOUNCED, on both sides. Returns how many; out[:n] are their nodes.
+    """
+    count = 0
+    for k in range(nodes.size):
+        n = nodes[k]
+        if lists.mark[n] != CLOSED:
+            continue
+        m = other.table[find(other, lists.word[n], lists.arena, lists.at[n], lists.length[n])]
+        both = others_closed[k] or (m != NIL and other.mark[m] >= CLOSED)
+        if not both and lists.oldest[n] != NIL:
+            continue
+        known = m != NIL and other.mark[m] == ANNOUNCED
+        lists.mark[n] = ANNOUNCED
+        if m != NIL and other.mark[m] == CLOSED:
+            other.mark[m] = ANNOUNCED
+        if not known:
+            out[count] = n
+            count += 1
+    return count

@@ -1,0 +1,22 @@
+"""The parent of Spark's Python workers, with everything loaded before the first of them is forked.
+
+Named by ``spark.python.daemon.module``. A worker of the ordinary daemon imports pandas, Arrow and Numba and loads the
+kernels by itself, which takes seconds, once per worker; here each is a fork that has them. What is loaded is frozen,
+too: Spark collects garbage after every task, and need not look at any of it.
+"""
+
+from __future__ import annotations
+
+import gc
+
+from pyspark.daemon import manager
+
+import watersmeet.spark.processor
+from watersmeet.kernels.warm_up import warm_up
+
+if __name__ == "__main__":
+    assert watersmeet.spark.processor, "imported for its side effect: loaded once, shared by all forks"
+    warm_up()
+    gc.collect()
+    gc.freeze()
+    manager()

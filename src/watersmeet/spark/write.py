@@ -1,0 +1,65 @@
+"""`wm.write`: one streaming query, several outputs, each batch computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from watersmeet.errors import QueryError
+from watersmeet.spark.pipeline import Joined
+
+#: A function of (rows, batch number), or a folder for parquet files.
+Sink = Callable[[DataFrame, int], Any] | str | Path
+
+
+def write(
+    joined: Joined,
+    *,
+    checkpoint: str | Path,
+    results: Sink | None = None,
+    late: Sink | None = None,
+    trigger: str | dict[str, Any] | None = None,
+) -> StreamingQuery:
+    """Start a query that sends results and late rows to a sink each.
+
+    A sink is a function of ``(DataFrame, batch number)``, or a folder: each batch is written there as parquet under
+    ``batch=<number>``, replacing what an interrupted attempt left. Delivery is at least once, and exactly once for sinks
+    that are idempotent by batch number, as folders are. The batch is computed once and kept while the sinks read it.
+    `trigger` is a duration ("10 seconds") or what ``DataStreamWriter.trigger`` takes, as a dictionary.
+    """
+    if not joined.streaming:
+        raise QueryError(
+            "`write` starts a streaming query, and these streams are static DataFrames.",
+            hint="use joined.df.write, or read the inputs with spark.readStream.",
+        )
+    sinks = {"result": results, "late": late}
+    if not any(sinks.values()):
+        raise QueryError("`write` has no sink.", hint="give `results`, `late` or both.")
+    columns = joined.query.schema.names
+
+    def split(batch: DataFrame, number: int) -> None:
+        batch.persist()
+        try:
+            for kind, sink in sinks.items():
+                if sink is not None:
+                    part = batch.where(F.col("kind") == kind)
+                    part = part.select(*columns) if kind == "result" else part.select("stream", "row", "shard")
+                    _send(part, sink, number)
+        finally:
+            batch.unpersist()
+
+    options = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {}
+    writer = joined.tagged.writeStream.foreachBatch(split).option("checkpointLocation", str(checkpoint))
+    return (writer.trigger(**options) if options else writer).start()
+
+
+def _send(rows: DataFrame, sink: Sink, number: int) -> None:
+    if callable(sink):
+        sink(rows, number)
+    else:
+        rows.write.mode("overwrite").parquet(str(Path(sink) / f"batch={number:06d}"))

@@ -1,0 +1,26 @@
+"""Settings of the property tests, and the one Spark session of ring 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Kernels are loaded in the first example of a run: that one is slow, and no deadline would be fair to it.
+settings.register_profile(
+    "rings", deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("more", settings.get_profile("rings"), max_examples=2000)  # --hypothesis-profile=more
+settings.load_profile("rings")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session with two shards, started by the first test that asks for it."""
+    import watersmeet
+
+    session = watersmeet.session(master="local[2]", shards=2)
+    yield session
+    session.stop()

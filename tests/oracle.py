@@ -1,0 +1,313 @@
+"""Streams made at random, the engine run over them, and the two oracles that it is compared with.
+
+The reference (`watersmeet.joins.reference`) is the result by its definition; DuckDB, with the windows written out as
+predicates, watches over the reference.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from hypothesis import strategies as st
+
+from watersmeet.joins.hash_join import RunningHashJoin
+from watersmeet.joins.reference import Tuple, may_still_match, on_time, progress_after, window_join
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import TimeWindow, Unbounded, Window
+
+Row = tuple[Any, ...]
+
+NAN = float("nan")
+ANOTHER_NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
+PAIR = pa.struct([("x", pa.int64()), ("y", pa.string())])
+
+#: Kinds of keys: for every column its type and a few values, so that keys meet often.
+KEYS: dict[str, tuple[tuple[pa.DataType, tuple[Any, ...]], ...]] = {
+    "int64": ((pa.int64(), (0, 1, -1, 2**63 - 1)),),
+    "int32": ((pa.int32(), (0, 7, -(2**31))),),
+    "string": ((pa.string(), ("", "a", "b", "ab", "ä" * 40)),),
+    "binary": ((pa.binary(), (b"", b"\0", b"\0\0", b"\xff")),),
+    "bool": ((pa.bool_(), (False, True)),),
+    "date": ((pa.date32(), (date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31))),),
+    "timestamp": ((pa.timestamp("us"), (datetime(1970, 1, 1), datetime(2024, 2, 29, 1, 2, 3, 4))),),
+    "decimal10": ((pa.decimal128(10, 2), (Decimal("0.00"), Decimal("-1.10"), Decimal("99999999.99"))),),
+    "decimal38": ((pa.decimal128(38, 4), (Decimal("0"), Decimal("-1.1"), Decimal(10**33), Decimal(10**33 + 1))),),
+    "float64": ((pa.float64(), (0.0, -0.0, 1.5, NAN, ANOTHER_NAN, float("inf"))),),
+    "two columns": ((pa.int64(), (0, 1)), (pa.string(), ("", "a"))),
+    "two texts": ((pa.string(), ("a", "ab")), (pa.string(), ("bc", "c"))),
+    "float and bool": ((pa.float64(), (NAN, 0.0, -0.0)), (pa.bool_(), (True, False))),
+    "struct": ((PAIR, ({"x": 0, "y": ""}, {"x": None, "y": ""}, {"x": 0, "y": None}, {"x": None, "y": None})),),
+    "list": ((pa.list_(pa.float64()), ([], [None], [0.0], [-0.0], [NAN], [0.0, None])),),
+}
+TIME_TYPES = (pa.int64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+
+
+@dataclass(frozen=True)
+class Side:
+    """One stream: its window and delay, and its rows batch by batch. The row of a tuple is its number in the stream."""
+
+    window: Window
+    delay: int
+    batches: tuple[tuple[Tuple, ...], ...]
+    ends_after: int | None = None  # the batch with which the stream ends
+
+    def admitted(self) -> list[list[Tuple]]:
+        """Of each batch the tuples that are not late."""
+        shown = self.batches if self.ends_after is None else self.batches[: self.ends_after + 1]
+        kept = [len(list(on_time(shown[:i], self.delay))) for i in range(len(shown) + 1)]
+        tuples = list(on_time(shown, self.delay))
+        inside = [tuples[a:b] for a, b in pairwise(kept)]
+        return inside + [[] for _ in self.batches[len(shown) :]]
+
+    def progress(self) -> list[int]:
+        """Progress after each batch."""
+        out, now = [], BEFORE_ALL
+        for i, batch in enumerate(self.batches):
+            ended = self.ends_after is not None and i >= self.ends_after
+            now = AFTER_ALL if ended else progress_after(now, batch, self.delay)
+            out.append(now)
+        return out
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Two streams that meet, batch by batch. Rows carry their number modulo `payloads`; small: duplicates."""
+
+    kind: str
+    time_type: pa.DataType
+    sides: tuple[Side, Side]
+    payloads: int = 1 << 40
+
+    def __len__(self) -> int:
+        return len(self.sides[0].batches)
+
+    def query(self) -> JoinQuery:
+        return JoinQuery(tuple(self._spec(i) for i in (0, 1)))
+
+    def _spec(self, i: int) -> StreamSpec:
+        side, name, keys = self.sides[i], "ab"[i], key_names(self.kind, i)
+        fields = [
+            (f"{name}_ts", self.time_type),
+            *zip(keys, key_types(self.kind), strict=True),
+            (f"{name}_n", pa.int64()),
+        ]
+        return StreamSpec(name, pa.schema(fields), f"{name}_ts", keys, side.window, side.delay)
+
+    def rows(self, i: int, tuples: Sequence[Tuple]) -> pa.RecordBatch:
+        """Tuples of stream i as Arrow rows."""
+        columns = [pa.array([t.ts for t in tuples], pa.int64()).cast(self.time_type)]
+        columns += [pa.array([t.key[c] for t in tuples], kind) for c, kind in enumerate(key_types(self.kind))]
+        columns.append(pa.array([t.row % self.payloads for t in tuples], pa.int64()))
+        return pa.record_batch(columns, schema=self._spec(i).schema)
+
+    def batches(self, step: int) -> list[Batch]:
+        """What arrives in one step, a batch of each stream."""
+        return [
+            Batch.of(self.rows(i, side.batches[step]), f"{'ab'[i]}_ts", ended=side.ends_after == step)
+            for i, side in enumerate(self.sides)
+        ]
+
+    def mirrored(self) -> Scenario:
+        return replace(self, sides=(self.sides[1], self.sides[0]))
+
+
+@cache
+def key_names(kind: str, i: int) -> tuple[str, ...]:
+    return tuple(f"{'kj'[i]}{c}" for c in range(len(KEYS[kind])))
+
+
+def key_types(kind: str) -> list[pa.DataType]:
+    return [column for column, _ in KEYS[kind]]
+
+
+# ---------------------------------------------------------------- strategies
+
+
+def windows() -> st.SearchStrategy[Window]:
+    lengths = st.integers(0, 12)
+    return st.one_of(
+        lengths.map(TimeWindow), st.integers(1, 12).map(lambda n: TimeWindow(n, closed=False)), st.just(Unbounded())
+    )
+
+
+def keys(kind: str, *, nulls: bool = True) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(*(st.sampled_from([*values, None] if nulls else values) for _, values in KEYS[kind]))
+
+
+def kinds() -> st.SearchStrategy[str]:
+    return st.sampled_from(sorted(KEYS))
+
+
+@st.composite
+def scenarios(draw: Any, kind: st.SearchStrategy[str] | None = None, batches: int = 5, rows: int = 7) -> Scenario:
+    """Anything: disorder within and beyond the delays, ties, duplicates, NULLs, empty batches, silent sides, ends."""
+    chosen = draw(kind if kind is not None else kinds())
+    steps = draw(st.integers(1, batches))
+    # times in the distant past, around zero, of today and near the last that there is
+    base = draw(st.sampled_from([0, -5, 1_700_000_000_000_000, -62_135_596_800_000_000, 253_402_300_799_999_000]))
+    sides = tuple(draw(_sides(chosen, steps, rows, base)) for _ in range(2))
+    return Scenario(chosen, draw(st.sampled_from(TIME_TYPES)), sides, draw(st.sampled_from([1, 2, 1 << 40])))
+
+
+@st.composite
+def _sides(draw: Any, kind: str, steps: int, rows: int, base: int) -> Side:
+    stride, spread = draw(st.sampled_from([0, 2, 10])), draw(st.integers(0, 15))
+    most = draw(st.sampled_from([0, rows, rows, rows]))
+    offsets = st.one_of(*[st.integers(0, spread)] * 6, st.none())
+    drawn = st.lists(st.tuples(offsets, keys(kind)), max_size=most)
+    batches, number = [], 0
+    for step in range(steps):
+        batch = []
+        for offset, key in draw(drawn):
+            batch.append(Tuple(None if offset is None else base + step * stride + offset, key, number))
+            number += 1
+        batches.append(tuple(batch))
+    ends_after = draw(st.one_of(st.none(), st.none(), st.integers(0, steps - 1)))
+    return Side(draw(windows()), draw(st.integers(0, 12)), tuple(batches), ends_after)
+
+
+@st.composite
+def recut(draw: Any, steps: int = 5, rows: int = 25) -> tuple[Scenario, Scenario]:
+    """Two streams whose disorder stays within their delays, cut into batches in two ways."""
+    kind = draw(kinds())
+    flat = []
+    for _ in range(2):
+        delay = draw(st.integers(0, 8))
+        times = draw(st.lists(st.tuples(st.integers(0, 30), st.integers(0, delay), keys(kind)), max_size=rows))
+        # what comes behind a later tuple is late by at most the jitter
+        arrived = sorted(times, key=lambda t: t[0] + t[1])
+        tuples = tuple(Tuple(ts, key, number) for number, (ts, _, key) in enumerate(arrived))
+        flat.append((draw(windows()), delay, tuples))
+
+    def cut() -> Scenario:
+        count = draw(st.integers(1, steps))
+        sides = []
+        for window, delay, tuples in flat:
+            places = st.lists(st.integers(0, len(tuples)), min_size=count - 1, max_size=count - 1)
+            edges = [0, *sorted(draw(places)), len(tuples)]
+            sides.append(Side(window, delay, tuple(tuples[a:b] for a, b in pairwise(edges))))
+        return Scenario(kind, pa.int64(), (sides[0], sides[1]))
+
+    return cut(), cut()
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def canonical(value: Any) -> Any:
+    """Equal iff Spark calls the values equal (and NULL equals NULL, as in a bag), and hashable."""
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    if isinstance(value, dict):
+        return tuple((name, canonical(v)) for name, v in value.items())
+    if isinstance(value, list):
+        return tuple(canonical(v) for v in value)
+    return value
+
+
+def rows_of(table: pa.Table | pa.RecordBatch) -> list[Row]:
+    """Rows as canonical values; event times as microseconds."""
+    columns = []
+    for field in table.schema:
+        column = table.column(field.name)
+        whole = column.cast(pa.int64()) if field.name.endswith("_ts") and pt.is_timestamp(field.type) else column
+        columns.append([canonical(v) for v in whole.to_pylist()])
+    return list(zip(*columns, strict=True))
+
+
+def row_of(scenario: Scenario, t: Tuple) -> Row:
+    """A tuple as `rows_of` reads it from its own stream."""
+    return (t.ts, *map(canonical, t.key), t.row % scenario.payloads)
+
+
+def bag(rows: Sequence[Row]) -> Counter[Row]:
+    return Counter(rows)
+
+
+# ---------------------------------------------------------------- the engine
+
+
+def step(join: RunningHashJoin, batches: Sequence[Batch]) -> list[Row]:
+    """One step; its results."""
+    out: list[Row] = []
+    for table in join.step(batches):
+        assert table.num_rows, "an empty table is not worth handing out"
+        assert table.schema.names == join.query.schema.names
+        assert table.schema.types == join.query.schema.types
+        out += rows_of(table)
+    return out
+
+
+def stored(join: RunningHashJoin, i: int) -> list[Row]:
+    """What the state of stream i holds, read through lists and segments."""
+    state = join.streams[i]
+    slots = state.lists.living()
+    if not slots.size:
+        return []
+    segment, place = state.lists.lists.segment[slots], state.lists.lists.row[slots]
+    order = np.argsort(segment, kind="stable")
+    return rows_of(state.segments.take(segment[order], place[order], state.spec.schema.names))
+
+
+# ---------------------------------------------------------------- the oracles
+
+
+def expected(scenario: Scenario) -> list[list[Row]]:
+    """Results of each step by definition: a pair comes out when the later of the two has arrived."""
+    admitted = [side.admitted() for side in scenario.sides]
+    arrival = [{t.row: n for n, batch in enumerate(side) for t in batch} for side in admitted]
+    streams = [[t for batch in side for t in batch] for side in admitted]
+    out: list[list[Row]] = [[] for _ in range(len(scenario))]
+    for a, b in window_join(streams, [side.window.reach for side in scenario.sides]):
+        when = max(arrival[0][a.row], arrival[1][b.row])
+        m = scenario.payloads
+        out[when].append((*map(canonical, a.key), a.ts, a.row % m, b.ts, b.row % m))
+    return out
+
+
+def expected_state(scenario: Scenario, i: int) -> list[list[Row]]:
+    """After each step, the tuples of stream i that something yet to come may match."""
+    side, other = scenario.sides[i], scenario.sides[1 - i]
+    so_far: list[Tuple] = []
+    out = []
+    for batch, progress in zip(side.admitted(), other.progress(), strict=True):
+        so_far += batch
+        alive = [t for t in so_far if may_still_match(t, side.window.reach, [progress])]
+        out.append([row_of(scenario, t) for t in alive])
+    return out
+
+
+def duckdb_join(scenario: Scenario) -> list[Row]:
+    """All results, from a batch join in SQL over the rows that are not late."""
+    plain = replace(scenario, time_type=pa.int64())
+    ours, theirs = key_names(plain.kind, 0), key_names(plain.kind, 1)
+    same = " AND ".join(f"a.{k} = b.{j}" for k, j in zip(ours, theirs, strict=True))
+    inside = [f"{n}.{n}_ts {_predicate(side.window)}" for n, side in zip("ab", plain.sides, strict=True)]
+    columns = ", ".join(f"a.{k}" for k in ours)
+    with duckdb.connect(config={"threads": 1}) as database:
+        for i, side in enumerate(plain.sides):
+            tuples = [t for batch in side.admitted() for t in batch]
+            database.register("ab"[i], pa.Table.from_batches([plain.rows(i, tuples)]))
+        found = database.execute(
+            f"SELECT {columns}, a_ts, a_n, b_ts, b_n FROM a JOIN b ON {same} WHERE {' AND '.join(inside)}"
+        ).fetchall()
+    return [tuple(map(canonical, row)) for row in found]
+
+
+def _predicate(window: Window) -> str:
+    if isinstance(window, Unbounded):
+        return "IS NOT NULL"
+    return f"{'>=' if window.closed else '>'} greatest(a_ts, b_ts) - {window.length}"

@@ -1,0 +1,117 @@
+"""Segments: rows as bytes and back, sliced, numbered and taken."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracle import Scenario, rows_of, scenarios
+from watersmeet.errors import StateCorruptError
+from watersmeet.state import segments
+from watersmeet.state.segments import Segment, Segments, pack, slices, unpack
+
+
+def table(*numbers: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(numbers, pa.int64()), "text": pa.array([str(n) for n in numbers])})
+
+
+def segment(id: int, *numbers: int) -> Segment:
+    data = pack(table(*numbers))
+    return unpack(id, data, zlib.crc32(memoryview(data)))
+
+
+@given(scenarios(batches=1))
+def test_rows_come_back_as_they_were(scenario: Scenario) -> None:
+    rows = scenario.batches(0)[0].rows
+    data = pack(rows)
+    again = unpack(7, data, zlib.crc32(memoryview(data)))
+    assert again.id == 7
+    assert again.size == data.size
+    assert again.rows.schema.equals(rows.schema)
+    assert rows_of(again.rows) == rows_of(rows)
+
+
+def test_a_slice_is_packed_without_the_rest() -> None:
+    many = table(*range(10_000))
+    assert pack(many.slice(5000, 3)).size < 1000
+    data = pack(many.slice(5000, 3))
+    assert unpack(0, data, zlib.crc32(memoryview(data))).rows.column("n").to_pylist() == [5000, 5001, 5002]
+
+
+def test_a_flipped_bit_is_noticed_wherever_it_is() -> None:
+    data = pack(table(1, 2, 3)).to_pybytes()
+    checksum = zlib.crc32(data)
+    for at in range(len(data)):
+        bad = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        with pytest.raises(StateCorruptError) as caught:
+            unpack(42, bad, checksum)
+        assert str(caught.value) == (
+            f"segment 42 of the state is not what was written (checksum {zlib.crc32(bad):08x}, not {checksum:08x}).\n"
+            "Hint: restore the checkpoint from a copy; nothing was changed."
+        )
+
+
+@given(st.integers(1, 60), st.integers(1, 600), st.booleans())
+def test_slices_are_all_of_it_in_order(rows: int, limit: int, chunked: bool) -> None:
+    whole = table(*range(rows))
+    given_rows = pa.Table.from_batches([whole.slice(0, 7), whole.slice(7)]) if chunked else whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "SEGMENT_BYTES", limit)
+        pieces = list(slices(given_rows))
+    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([whole]))
+    widest = max(p.num_rows for p in pieces) * whole.get_total_buffer_size() / rows
+    assert widest < limit + whole.get_total_buffer_size() / rows
+
+
+def test_a_small_batch_is_one_slice_and_nothing_is_none() -> None:
+    assert [p.num_rows for p in slices(table(1, 2, 3))] == [3]
+    assert list(slices(table())) == []
+
+
+def test_numbers_are_used_again() -> None:
+    parts = Segments()
+    assert [parts.add(segment(id, id), 1) for id in range(40)] == list(range(40))
+    assert parts.drop(3).id == 3
+    assert parts.drop(1).id == 1
+    assert [parts.add(segment(id, id), 1) for id in (100, 101, 102)] == [1, 3, 40]
+    assert parts.parts[3].id == 101
+
+
+def test_a_segment_can_be_put_under_a_number_known_before() -> None:
+    parts = Segments()
+    parts.put(100, segment(5, 1, 2), 2)
+    assert parts.left[100] == 2
+    assert parts.add(segment(6, 3), 1) == 0
+
+
+def test_empty_ones_are_those_without_a_living_row() -> None:
+    parts = Segments()
+    for id in range(3):
+        parts.add(segment(id, 1, 2), 2)
+    parts.left[1] = 0
+    assert parts.empty() == [1]
+
+
+def test_bytes_count_the_living_rows_alone() -> None:
+    parts = Segments()
+    number = parts.add(segment(0, 1, 2, 3, 4), 4)
+    whole = parts.bytes
+    parts.left[number] = 1
+    assert parts.bytes == whole // 4
+
+
+def test_rows_are_taken_from_several_segments() -> None:
+    parts = Segments()
+    parts.add(segment(0, 10, 11, 12), 3)
+    parts.add(segment(1, 20, 21), 2)
+    numbers, rows = np.array([1, 1, 0], np.int32), np.array([1, 0, 2], np.int32)
+    assert parts.take(numbers, rows, ["text", "n"]).to_pylist() == [
+        {"text": "21", "n": 21},
+        {"text": "20", "n": 20},
+        {"text": "12", "n": 12},
+    ]
