@@ -69,6 +69,7 @@ GOALS = (
     ),
     Goal("times the fastest native start() → first result", "small-1k", measures.first_result, WM, NATIVE, limit=1.5),
 )
+NOT_JUDGED = "quick, not judged"
 GROWTH_LIMIT = 1.5  # of an equal batch, when the state is fifty times as large
 
 
@@ -86,10 +87,13 @@ def _judge(goal: Goal, case: CaseResults | None) -> Verdict:
         return Verdict(goal.text, goal.case, _asked(goal), "–", "not measured")
     each = (measures.ratio(case, goal.over, goal.under, goal.statistic, r) for r in measures.repetitions(case))
     around = measures.spread(v for v in each if v is not None)
+    missing = [name for name in (*goal.over, *goal.under) if not measures.runs_of(case, name)]
+    without = f", without {' and '.join(missing)}" if missing else ""
     measured = f"{value:.2f}" + (
         f" ({around.low:.2f}–{around.high:.2f})" if around and around.low < around.high else ""
     )
-    return Verdict(goal.text, goal.case, _asked(goal), measured, _answer(goal, value))
+    answer = _answer(goal, value) if not case["quick"] else NOT_JUDGED
+    return Verdict(goal.text, goal.case, _asked(goal), measured + without, answer)
 
 
 def _asked(goal: Goal) -> str:
@@ -110,9 +114,10 @@ def _answer(goal: Goal, value: float) -> str:
 def _growth(case: CaseResults | None) -> Verdict:
     text, asked = "times an equal batch on a small state", f"at most {GROWTH_LIMIT:g}"
     value = measures.growth(measures.runs_of(case, WATERSMEET)) if case else None
-    if value is None:
+    if case is None or value is None:
         return Verdict(text, "big-state", asked, "–", "not measured")
-    return Verdict(text, "big-state", asked, f"{value:.2f}", "holds" if value <= GROWTH_LIMIT else "does not hold")
+    answer = "holds" if value <= GROWTH_LIMIT else "does not hold"
+    return Verdict(text, "big-state", asked, f"{value:.2f}", NOT_JUDGED if case["quick"] else answer)
 
 
 def _same_results(name: str, case: CaseResults) -> Verdict:

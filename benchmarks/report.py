@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from benchmarks import measures
 from benchmarks.cases import FLOORS, WATERSMEET
-from benchmarks.goals import judge
+from benchmarks.goals import NOT_JUDGED, judge
 from benchmarks.measures import CaseResults, batch_times, runs_of, spread
 
 README = Path(__file__).parent / "README.md"
@@ -37,6 +37,7 @@ STYLES = {
     "floor holds": "green",
     "does not hold": "bold red",
     "not measured": "yellow",
+    NOT_JUDGED: "yellow",
 }
 
 

@@ -52,7 +52,7 @@ def schedule(cases: list[Case], wanted: list[str]) -> list[tuple[Case, int, str]
 def run_all(cases: list[Case], wanted: list[str], quick: bool, console: Console) -> dict[str, Any]:
     runs = schedule(cases, wanted)
     total = sum(guess_seconds(name, case) for case, _, name in runs)
-    done, found = 0.0, {case.name: describe(case) for case in cases}
+    done, found = 0.0, {case.name: describe(case, quick) for case in cases}
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -115,11 +115,12 @@ def _reason(log: Path) -> str:
     return f"{errors[-1][:160] if errors else 'no message'} ({log.name})"
 
 
-def describe(case: Case) -> dict[str, Any]:
+def describe(case: Case, quick: bool) -> dict[str, Any]:
     """What has to be known about a case and the machine beside the numbers themselves."""
     packages = {name: version(name) for name in ("pyspark", "pyarrow", "numpy", "numba")}
     return {
         "about": case.about,
+        "quick": quick,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": {"cores": os.cpu_count(), "CPU": _cpu(), "memory": f"{_memory():.0f} GB"},
         "versions": {"Python": platform.python_version(), "Java": _java()} | packages,

@@ -257,7 +257,7 @@ def stored(join: RunningHashJoin, i: int) -> list[Row]:
     slots = state.lists.living()
     if not slots.size:
         return []
-    segment, place = state.lists.lists.segment[slots], state.lists.lists.row[slots]
+    segment, place = state.lists.segment[slots], state.lists.row[slots]
     order = np.argsort(segment, kind="stable")
     return rows_of(state.segments.take(segment[order], place[order], state.spec.schema.names))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import Row, Scenario, Side, bag, expected, expected_state, scenarios, step, stored
@@ -124,6 +124,7 @@ def test_a_copy_that_is_behind_catches_up(name: str, scenario: Scenario, data: s
                 assert state(copy) == before
 
 
+@settings(max_examples=20)  # files are slow
 @given(scenario=scenarios(batches=6), data=st.data())
 def test_mapped_arrays_change_nothing(scenario: Scenario, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

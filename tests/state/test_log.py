@@ -259,13 +259,13 @@ def test_a_thousand_batches_leave_a_small_header_and_a_steady_cost() -> None:
 def test_bytes_written_follow_the_batch_and_not_the_state() -> None:
     def average(window: int, rows: int) -> float:
         run = Run(query(window), rows)
-        for _ in range(window + 100):
+        for _ in range(window + 50):
             run.step()
-        return sum(run.step() for _ in range(200)) / 200
+        return sum(run.step() for _ in range(130)) / 130
 
-    small, large = average(20, 20), average(400, 20)
+    small, large = average(10, 20), average(200, 20)
     assert large < 3 * small, (small, large)  # a state of twenty times the size
-    assert average(20, 2000) > 5 * small
+    assert average(10, 2000) > 5 * small
 
 
 def test_a_steady_state_takes_steady_room() -> None:
@@ -273,7 +273,7 @@ def test_a_steady_state_takes_steady_room() -> None:
     for _ in range(100):
         run.step()
     early = sum(map(len, run.store.segments.values()))
-    for _ in range(400):
+    for _ in range(150):
         run.step()
     assert sum(map(len, run.store.segments.values())) < 1.5 * early
     assert [len(s) for s in run.join.streams] == [51 * 20] * 2

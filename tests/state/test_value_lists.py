@@ -200,7 +200,7 @@ class MappedBytesMachine(BytesMachine):
 
 
 for machine in (Machine, BytesMachine, MappedMachine, MappedBytesMachine):
-    machine.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
+    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=20)
 TestWordKeys = Machine.TestCase
 TestByteKeys = BytesMachine.TestCase
 TestMappedWordKeys = MappedMachine.TestCase

@@ -1,0 +1,51 @@
+"""The operators by name. One operator, one file; all of them compute the same results (`reference` says which)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+from watersmeet.errors import QueryError
+from watersmeet.joins.hash_join import HashJoin
+from watersmeet.joins.nested_loop import NestedLoopJoin
+from watersmeet.joins.running import RunningJoin
+from watersmeet.joins.windowed_hash import WindowedHashJoin
+from watersmeet.model.queries import JoinQuery
+from watersmeet.state.arrays import Arrays
+
+
+class Join(Protocol):
+    """A join as data; `start` sets it to work."""
+
+    @property
+    def query(self) -> JoinQuery: ...
+
+    def start(self, arrays: Arrays | None = None) -> RunningJoin[Any]: ...
+
+
+JOINS: dict[str, type[Join]] = {"hash": HashJoin, "nested_loop": NestedLoopJoin, "windowed_hash": WindowedHashJoin}
+
+
+def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
+    """The join that a name and its options ask for. `hash` with `buckets` is the windowed hash join."""
+    if algorithm not in JOINS:
+        raise QueryError(f'`algorithm` is "{algorithm}"; known are {", ".join(JOINS)}.', hint=_near(algorithm, JOINS))
+    kind = JOINS["windowed_hash" if algorithm == "hash" and options else algorithm]
+    known = [f.name for f in fields(kind) if f.name != "query"]  # type: ignore[arg-type]  # they are dataclasses
+    for option in options:
+        if option not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no options"
+            raise QueryError(f'`{option}` is no option of "{algorithm}"; it {takes}.', hint=_near(option, known))
+    if kind is WindowedHashJoin and "buckets" not in options:
+        raise QueryError(
+            f'"{algorithm}" with {", ".join(map("`{}`".format, options)) or "no options"} lacks `buckets`; only buckets '
+            "are invalidated by a strategy.",
+            hint='give buckets=, or take "hash" without options: one bucket per key, nothing stale.',
+        )
+    return kind(query, **options)
+
+
+def _near(word: str, known: Any) -> str | None:
+    close = get_close_matches(word, known, 1)
+    return f"did you mean `{close[0]}`?" if close else None

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import QueryError
-from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.outputs import Counters
+from watersmeet.joins.running import RunningJoin
+from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.stream_state import Arrivals, StreamState
+from watersmeet.state.stream_state import StreamState
+from watersmeet.state.value_lists import ValueLists
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +46,15 @@ class HashJoin:
         return RunningHashJoin(self.query, arrays)
 
 
-class RunningHashJoin:
-    """The join at work: state of each stream, progress of each stream, counters of the last step."""
+class RunningHashJoin(RunningJoin[ValueLists]):
+    """The join at work."""
 
     def __init__(self, query: JoinQuery, arrays: Arrays | None = None) -> None:
-        self.query = query
-        self.streams = [StreamState(spec, i, arrays) for i, spec in enumerate(query.streams)]
-        self.progress = [BEFORE_ALL] * len(query.streams)
-        self.counters = Counters()
-        self.late: list[pa.RecordBatch] = []
-        self.arrivals: list[Arrivals] = []
+        super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
-        """Join one micro-batch, one `Batch` per stream; yields results in bounded tables.
-
-        When it is exhausted the state is that after the batch, `late` holds each stream's late rows and
-        `counters` the work. `arrivals` are to be settled (see `state.log`) before the next step.
-        """
-        self.counters = Counters()
-        self.late = []
-        self.arrivals = [self._admit(i, batch) for i, batch in enumerate(batches)]
-        for i, batch in enumerate(batches):
-            self._advance(i, batch)
+        """Evaluates the batch as one; see `RunningJoin.step`."""
+        self._begin(batches)
         # Every pair is found once: by the build side among what was stored, by the other among that and the batch.
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
@@ -77,28 +65,6 @@ class RunningHashJoin:
         for i, stream in enumerate(self.streams):
             self.counters.invalidated += stream.expire_before(self.alive_from(i))
             self.counters.stored += len(stream)
-
-    def alive_from(self, i: int) -> int:
-        """Tuples of stream i with an event time before this cannot match anything that may still come."""
-        others = (p for j, p in enumerate(self.progress) if j != i)
-        return min(others) - self.query.streams[i].window.reach
-
-    def _admit(self, i: int, batch: Batch) -> Arrivals:
-        """Set late rows and rows without a key apart."""
-        times, keys = self.streams[i].read(batch.rows)
-        on_time = times >= self.progress[i]
-        joinable = on_time & keys.valid
-        self.late.append(batch.rows.filter(pa.array(~on_time)))
-        self.counters.rows_in += times.size
-        self.counters.late += self.late[-1].num_rows
-        self.counters.null_keys += int(np.count_nonzero(on_time & ~keys.valid))
-        return Arrivals(batch.rows, times, keys, np.flatnonzero(joinable))
-
-    def _advance(self, i: int, batch: Batch) -> None:
-        if batch.seen is not None:
-            self.progress[i] = max(self.progress[i], batch.seen - self.query.streams[i].delay)
-        if batch.ended:
-            self.progress[i] = AFTER_ALL
 
     def _insert(self, i: int, which: np.ndarray) -> None:
         self.streams[i].insert(self.arrivals[i], which)
@@ -111,17 +77,5 @@ class RunningHashJoin:
         arrivals, state = self.arrivals[i], self.streams[j]
         before = state.lists.looked_at
         for rows, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach):
-            self.counters.results += rows.size
-            mine = arrivals.rows.take(pa.array(rows))
-            columns = [*other.key, *other.payload] if j == 0 else other.payload
-            theirs = state.segments.take(numbers, places, columns)
-            yield self._combine(mine, theirs, i)
+            yield self._results(i, rows, numbers, places)
         self.counters.probed += state.lists.looked_at - before
-
-    def _combine(self, mine: pa.RecordBatch, theirs: pa.Table, i: int) -> pa.Table:
-        """Columns of the result; key values are those of the first stream's tuple."""
-        first, second = self.query.streams
-        sides = (mine, theirs) if i == 0 else (theirs, mine)
-        names = [(0, c) for c in first.key] + [(0, c) for c in first.payload] + [(1, c) for c in second.payload]
-        schema = self.query.schema
-        return pa.table([sides[side].column(c) for side, c in names], names=schema.names)

@@ -121,7 +121,8 @@ def finish(lists, nodes, other, others_closed, out):
         both = others_closed[k] or (m != NIL and other.mark[m] >= CLOSED)
         if not both and lists.oldest[n] != NIL:
             continue
-        known = m != NIL and other.mark[m] == ANNOUNCED
+        # a range of the other's was announced when it took effect, but for the keys of which it then held tuples
+        known = other.mark[m] == ANNOUNCED if m != NIL and other.mark[m] >= CLOSED else others_closed[k]
         lists.mark[n] = ANNOUNCED
         if m != NIL and other.mark[m] == CLOSED:
             other.mark[m] = ANNOUNCED

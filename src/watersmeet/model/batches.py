@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.model.punctuations import Closings
+
 Int64s = npt.NDArray[np.int64]
 
 #: The progress of a stream that has shown nothing yet, and of one that has ended.
@@ -29,13 +31,16 @@ class Batch:
     rows: pa.RecordBatch
     seen: int | None = None
     ended: bool = False
+    closings: Closings | None = None
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, time: str, *, ended: bool = False) -> Batch:
-        """A batch that is the whole of its stream's news: `seen` is read off the rows themselves."""
-        newest = pc.max(rows.column(time)) if rows.num_rows else None
-        micros = newest.cast(pa.int64()).as_py() if newest is not None else None
-        return cls(rows, micros, ended)
+    def of(
+        cls, rows: pa.RecordBatch, time: str, *, ended: bool = False, closings: Closings | None = None
+    ) -> Batch:
+        """A batch that is the whole of its stream's news: `seen` is read off rows and punctuations."""
+        newest = pc.max(rows.column(time)).cast(pa.int64()).as_py() if rows.num_rows else None
+        said = [] if closings is None else [*closings.times.tolist(), *(time for _, time in closings.ranges)]
+        return cls(rows, max([t for t in [newest, *said] if t is not None], default=None), ended, closings)
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:

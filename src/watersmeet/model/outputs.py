@@ -7,16 +7,22 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Work of one batch on one shard. All but `stored` and `state_bytes` count events of the batch."""
+    """Work of one batch on one shard. All but `stored`, `stale` and `state_bytes` count events of the batch."""
 
     rows_in: int = 0
     late: int = 0
+    violations: int = 0  # tuples that came against a promise of their own stream
     null_keys: int = 0
     probed: int = 0  # stored tuples looked at while probing
     results: int = 0
     inserted: int = 0  # tuples that entered the state
+    checked: int = 0  # buckets looked into for tuples to invalidate
     invalidated: int = 0  # tuples that left it because their window had passed
+    purged: int = 0  # tuples that left it, or never entered, because the other stream had closed their key
+    announced: int = 0  # keys of which the output says that no result will come any more
+    announced_ranges: int = 0
     stored: int = 0  # tuples in the state after the batch
+    stale: int = 0  # ... of them those that nothing can match any more
     state_bytes: int = 0  # bytes of those tuples' rows and lists
 
     def as_dict(self) -> dict[str, int]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """No more tuples with a key between `low` and `high`; None leaves an end open for ever."""
+    """No more tuples with a key between `low` and `high`; None leaves that end unbounded."""
 
     low: Any | None
     high: Any | None
@@ -31,8 +36,8 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Any_:  # noqa: N801  # the pattern is called "any", and so is the type
-    """No more tuples at all: the stream has ended."""
+class End:
+    """No more tuples at all: any value on every attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Empty:
     """Matches nothing; passes through."""
 
 
-Pattern = Value | ValueList | Range | Any_ | Heartbeat | Empty
+Pattern = Value | ValueList | Range | End | Heartbeat | Empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,41 @@ class Punctuation:
 
     pattern: Pattern
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closings:
+    """The punctuations of one stream in one batch, single values in columns: there may be millions of them."""
+
+    keys: pa.RecordBatch  # the key columns
+    times: npt.NDArray[np.int64]
+    ranges: tuple[tuple[Range, int], ...] = ()
+    heartbeat: int | None = None
+    ended: bool = False
+
+    @classmethod
+    def of(cls, punctuations: Iterable[Punctuation], schema: pa.Schema) -> Closings:
+        """The same from single punctuations; `schema` is that of the key columns."""
+        keys: list[tuple[Any, ...]] = []
+        times: list[int] = []
+        ranges: list[tuple[Range, int]] = []
+        heartbeat: int | None = None
+        ended = False
+        for p in punctuations:
+            match p.pattern:
+                case Value(key):
+                    keys.append(key)
+                    times.append(p.time)
+                case ValueList(several):
+                    keys += several
+                    times += [p.time] * len(several)
+                case Range():
+                    ranges.append((p.pattern, p.time))
+                case Heartbeat(until):
+                    heartbeat = until if heartbeat is None else max(heartbeat, until)
+                case End():
+                    ended = True
+                case Empty():
+                    continue
+        columns = [pa.array([k[c] for k in keys], f.type) for c, f in enumerate(schema)]
+        return cls(pa.record_batch(columns, schema=schema), np.array(times, np.int64), tuple(ranges), heartbeat, ended)

@@ -4,9 +4,9 @@
     bids = spark.readStream.format("watersmeet").option("workload", "bids").option("rate", 20_000).load()
 
 Options: `workload` (a name in `watersmeet.workload.STREAMS`), `partitions` (tasks per batch, 2), `seconds` (the stream
-ends after so much stream time; default: never), `batch_seconds` (so much of it in each batch but the last; default: all
-there is), `speed` (seconds of stream time per second on the clock, 1; "inf": as fast as batches are taken), and everything
-the workload itself takes, such as `rate`, `seed` and `delay`.
+ends after so much stream time; default: never), `batch_seconds` (so much of it in each batch but the last, and the
+first batch is there at once; default: all that is there), `speed` (seconds of stream time per second on the clock, 1;
+"inf": as fast as batches are taken), and everything the workload itself takes, such as `rate`, `seed` and `delay`.
 
 An offset is a stream time, `{"micros": 2500000}`, and the rows follow from it alone: a query that starts again reads
 exactly the rows that it would have read.
@@ -157,7 +157,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = time.monotonic()
         if self._clock is None:
             self._clock, self._origin = now, start
-        return self._origin + (now - self._clock) * self.options.speed * SECOND
+        ahead = 0 if self.options.batch_seconds == inf else self.options.batch_seconds
+        return self._origin + (ahead + (now - self._clock) * self.options.speed) * SECOND
 
 
 def _positive(options: dict[str, str], name: str, default: str, *, whole: bool = False) -> float:

@@ -70,7 +70,12 @@ class Cache:
             # a state kept a moment ago is about to be asked for
             if total <= self.limit or when > time.time() - 1:
                 break
-            shutil.rmtree(folder, ignore_errors=True)
+            mine = self.fresh()
+            try:
+                folder.rename(mine)  # nobody must take a folder that is half removed
+            except OSError:
+                continue
+            shutil.rmtree(mine, ignore_errors=True)
             total -= size
         return total
 
@@ -124,6 +129,10 @@ def save(join: HasState, folder: Path) -> None:
         ],
     }
     (folder / CONTENTS).write_text(json.dumps(contents))
+    held = {f"{part.id}.arrow" for stream in join.streams for part in stream.segments.parts.values()}
+    for file in folder.glob("*.arrow"):
+        if file.name not in held:  # dropped by others, before this state caught up
+            file.unlink()
 
 
 def load(join: HasState, folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,3 +154,79 @@ def _binary(column: pa.Array) -> tuple[Bytes, Int64s]:
     at = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return whole[at[0] : at[-1]].copy(), at - at[0]
+
+
+def decode(
+    words: Int64s, data: Bytes, starts: Int64s, lengths: npt.NDArray[np.int32], kinds: Sequence[pa.DataType]
+) -> list[pa.Array]:
+    """The key columns of types `kinds` that `encode` made these words and bytes of (floats: the one NaN and zero)."""
+    if len(kinds) == 1 and _is_word(kinds[0]):
+        return [_from_words(words, kinds[0])]
+    if len(kinds) == 1 and not pt.is_nested(kinds[0]):
+        whole = data.tobytes()
+        pieces = [whole[a : a + n] for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+        return [pa.array([_value(p, kinds[0]) for p in pieces], kinds[0])]
+    whole = memoryview(data.tobytes())
+    rows = [_fields(whole[a : a + n], kinds) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    return [pa.array([row[c] for row in rows], kind) for c, kind in enumerate(kinds)]
+
+
+def _is_word(kind: pa.DataType) -> bool:
+    return (
+        pt.is_floating(kind)
+        or pt.is_boolean(kind)
+        or pt.is_integer(kind)
+        or pt.is_temporal(kind)
+        or (pt.is_decimal(kind) and kind.precision <= 18)
+    )
+
+
+def _from_words(words: Int64s, kind: pa.DataType) -> pa.Array:
+    if pt.is_floating(kind):
+        return pa.array(words.view(np.float64)).cast(kind)
+    if pt.is_decimal(kind):
+        wide = np.empty((words.size, 2), np.int64)
+        wide[:, 0], wide[:, 1] = words, words >> 63
+        return pa.Array.from_buffers(kind, words.size, [None, pa.py_buffer(wide)])
+    if pt.is_temporal(kind):
+        narrow = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return pa.array(words).cast(narrow).view(kind)
+    return pa.array(words).cast(kind)
+
+
+def _fields(row: memoryview, kinds: Sequence[pa.DataType]) -> list[Any]:
+    """Values of a framed row: one of each kind, or as many of the one kind of a list as there are."""
+    nested = kinds[0] if len(kinds) == 1 and pt.is_nested(kinds[0]) else None
+    if nested is not None:
+        return [_value(row, nested)]
+    values, at = [], 0
+    for kind in kinds:
+        value, at = _framed(row, at, kind)
+        values.append(value)
+    return values
+
+
+def _framed(row: memoryview, at: int, kind: pa.DataType) -> tuple[Any, int]:
+    if not row[at]:
+        return None, at + 1
+    end = at + 5 + int.from_bytes(row[at + 1 : at + 5], "little")
+    return _value(row[at + 5 : end], kind), end
+
+
+def _value(data: bytes | memoryview, kind: pa.DataType) -> Any:
+    if pt.is_struct(kind):
+        fields, at = {}, 0
+        for i in range(kind.num_fields):
+            fields[kind.field(i).name], at = _framed(memoryview(data), at, kind.field(i).type)
+        return fields
+    if pt.is_nested(kind):
+        values, at = [], 0
+        while at < len(data):
+            value, at = _framed(memoryview(data), at, kind.value_type)
+            values.append(value)
+        return values
+    if _is_word(kind):
+        return _from_words(np.frombuffer(data, np.int64), kind)[0].as_py()
+    if pt.is_decimal(kind):
+        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(data))])[0].as_py()
+    return str(data, "utf-8") if pt.is_string(kind) or pt.is_large_string(kind) else bytes(data)

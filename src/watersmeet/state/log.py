@@ -160,7 +160,7 @@ class HasState(Protocol):
     """A running join as the log sees it."""
 
     query: JoinQuery
-    streams: list[StreamState]
+    streams: list[StreamState[Any]]
     progress: list[int]
     arrivals: list[Arrivals]
 
@@ -188,6 +188,7 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     if any(v.rewritten for v in missed):
         return False
     added = {id for v in missed for id in v.added}
+    listed = {entry.id for entry in header.segments}
     join.progress[:] = header.progress
     for entry in header.segments:
         if entry.id in added:
@@ -195,7 +196,8 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     for i, stream in enumerate(join.streams):
         stream.expire_before(join.alive_from(i))
         for number in stream.segments.empty():
-            stream.segments.drop(number)
+            if stream.segments.parts[number].id not in listed:  # else the next commit removes it from the store, too
+                stream.segments.drop(number)
     return True
 
 
@@ -257,7 +259,7 @@ class _Writer:
         self.store = store
         self.entries: list[Entry] = []
 
-    def write(self, stream: StreamState, index: int, rows: pa.RecordBatch | pa.Table, slots: Int64s) -> None:
+    def write(self, stream: StreamState[Any], index: int, rows: pa.RecordBatch | pa.Table, slots: Int64s) -> None:
         at = 0
         for piece in slices(rows):
             data = pack(piece)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.model.batches import micros
 from watersmeet.model.queries import StreamSpec
-from watersmeet.state.arrays import Arrays
+from watersmeet.state.index import Index, Int32s
 from watersmeet.state.keys import Int64s, Keys, encode
 from watersmeet.state.segments import Segment, Segments
-from watersmeet.state.value_lists import Int32s, ValueLists
+from watersmeet.state.value_lists import ValueLists
 
 #: Small segments are merged when there are more than this many.
 MAX_SMALL_SEGMENTS = 64
 SMALL_BYTES = 4 << 20
+
+IndexT = TypeVar("IndexT", bound=Index)
 
 
 @dataclass(slots=True)
@@ -33,12 +36,12 @@ class Arrivals:
     stored: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-class StreamState:
+class StreamState(Generic[IndexT]):
     """Stored tuples of one stream. Rows enter with `insert`, become a segment with `settle`, leave with `expire`."""
 
-    def __init__(self, spec: StreamSpec, index: int, arrays: Arrays | None = None) -> None:
+    def __init__(self, spec: StreamSpec, lists: IndexT) -> None:
         self.spec = spec
-        self.lists = ValueLists(str(index), arrays)
+        self.lists = lists
         self.segments = Segments()
 
     def __len__(self) -> int:
@@ -56,23 +59,28 @@ class StreamState:
         """Store rows of the batch, for now in a segment of their own that is the batch itself."""
         if not which.size:
             return
-        if arrivals.number < 0:
-            arrivals.number = self.segments.add(Segment(-1, arrivals.rows, 0, 0), 0)
-        slots = self.lists.insert(which, arrivals.times, arrivals.keys, arrivals.number)
-        self.segments.left[arrivals.number] += which.size
+        number = self.number(arrivals)
+        slots = self.lists.insert(which, arrivals.times, arrivals.keys, number)
+        self.segments.left[number] += which.size
         arrivals.stored = np.concatenate([arrivals.stored, which])
         arrivals.slots = np.concatenate([arrivals.slots, slots])
 
+    def number(self, arrivals: Arrivals) -> int:
+        """The number under which the batch itself is a segment, until it is settled."""
+        if arrivals.number < 0:
+            arrivals.number = self.segments.add(Segment(-1, arrivals.rows, 0, 0), 0)
+        return arrivals.number
+
     def probe(
-        self, arrivals: Arrivals, which: Int64s, back: int, ahead: int
+        self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Matches of the batch's rows as (row, segment number, row there), grouped by segment number."""
         if not len(self):
             return
         for rows, slots in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead):
-            numbers = self.lists.lists.segment[slots]
+            numbers = self.lists.segment[slots]
             order = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort, in numpy
-            yield rows[order], numbers[order], self.lists.lists.row[slots[order]]
+            yield rows[order], numbers[order], self.lists.row[slots[order]]
 
     def expire_before(self, time: int) -> int:
         """Forget tuples with ``ts < time``."""
@@ -82,8 +90,10 @@ class StreamState:
         """Rows of the batch that stay after expiry; the batch itself is let go. `adopt` them before the next batch."""
         if arrivals.number < 0:
             return None
-        lists = self.lists.lists
-        stays = (lists.node[arrivals.slots] >= 0) & (lists.segment[arrivals.slots] == arrivals.number)
+        lists, slots = self.lists, arrivals.slots
+        # a slot may have been taken again, by a row of this very batch
+        own = (lists.segment[slots] == arrivals.number) & (lists.row[slots] == arrivals.stored)
+        stays = lists.alive(slots) & own
         arrivals.stored, arrivals.slots = arrivals.stored[stays], arrivals.slots[stays]
         self.segments.drop(arrivals.number)
         return arrivals.rows.take(pa.array(arrivals.stored)) if arrivals.stored.size else None
@@ -91,8 +101,8 @@ class StreamState:
     def adopt(self, segment: Segment, slots: Int64s) -> None:
         """The rows of `slots` now stand in `segment`, in that order."""
         number = self.segments.add(segment, slots.size)
-        self.lists.lists.segment[slots] = number
-        self.lists.lists.row[slots] = np.arange(slots.size)
+        self.lists.segment[slots] = number
+        self.lists.row[slots] = np.arange(slots.size)
 
     def restore(self, segment: Segment, alive_from: int) -> None:
         """Store the rows of a segment read back, but for those older than `alive_from`."""
@@ -118,8 +128,8 @@ class StreamState:
 
     def rewrite(self, numbers: list[int]) -> tuple[pa.Table, Int64s]:
         """Living rows of these segments, with their slots; `drop` the segments, then `adopt` the rows anew."""
-        lists = self.lists.lists
-        top = self.lists.slots
-        slots = np.flatnonzero(np.isin(lists.segment[:top], numbers) & (lists.node[:top] >= 0))
+        lists = self.lists
+        slots = np.flatnonzero(np.isin(lists.segment[: lists.slots], numbers))
+        slots = slots[lists.alive(slots)]
         slots = slots[np.argsort(lists.segment[slots], kind="stable")]
         return self.segments.take(lists.segment[slots], lists.row[slots], self.spec.schema.names), slots

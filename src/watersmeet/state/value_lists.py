@@ -11,9 +11,8 @@ from watersmeet.kernels import closings
 from watersmeet.kernels import lists as kernel
 from watersmeet.kernels.lists import Lists
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
-from watersmeet.state.keys import Int64s, Keys
-
-Int32s = npt.NDArray[np.int32]
+from watersmeet.state.index import Int32s
+from watersmeet.state.keys import Bools, Int64s, Keys
 
 SLOT_FIELDS = ("time", "earlier", "later", "older", "newer", "node", "segment", "row", "matched")
 NODE_FIELDS = ("word", "at", "length", "oldest", "newest", "mark", "closing")
@@ -63,6 +62,19 @@ class ValueLists:
     def slots(self) -> int:
         """Slots ever used; those beyond are untouched."""
         return int(self.lists.meta[kernel.SLOT_TOP])
+
+    @property
+    def segment(self) -> Int32s:
+        return self.lists.segment
+
+    @property
+    def row(self) -> Int32s:
+        return self.lists.row
+
+    def alive(self, slots: Int64s) -> Bools:
+        """Which of these slots hold a tuple."""
+        used: Bools = self.lists.node[slots] != kernel.NIL
+        return used
 
     @property
     def bytes(self) -> int:

@@ -1,0 +1,83 @@
+"""What running joins of two streams have in common: progress, late rows, the shape of a result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Generic
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.outputs import Counters
+from watersmeet.model.queries import JoinQuery
+from watersmeet.state.index import Int32s
+from watersmeet.state.keys import Int64s
+from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
+
+
+class RunningJoin(ABC, Generic[IndexT]):
+    """A join at work: state of each stream, progress of each stream, counters of the last step."""
+
+    def __init__(self, query: JoinQuery, streams: list[StreamState[IndexT]]) -> None:
+        self.query = query
+        self.streams = streams
+        self.progress = [BEFORE_ALL] * len(query.streams)
+        self.counters = Counters()
+        self.late: list[pa.RecordBatch] = []
+        self.arrivals: list[Arrivals] = []
+
+    @abstractmethod
+    def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
+        """Join one micro-batch, one `Batch` per stream; yields results in bounded tables.
+
+        When it is exhausted the state is that after the batch, `late` holds each stream's late rows and
+        `counters` the work. `arrivals` are to be settled (see `state.log`) before the next step.
+        """
+
+    def alive_from(self, i: int) -> int:
+        """Tuples of stream i with an event time before this cannot match anything that may still come."""
+        others = (p for j, p in enumerate(self.progress) if j != i)
+        return min(others) - self.query.streams[i].window.reach
+
+    def _begin(self, batches: Sequence[Batch]) -> None:
+        """Judge what is late by the progress so far, then let every stream make its progress."""
+        self.counters = Counters()
+        self.late = []
+        self.arrivals = [self._admit(i, batch) for i, batch in enumerate(batches)]
+        for i, batch in enumerate(batches):
+            self._advance(i, batch)
+
+    def _admit(self, i: int, batch: Batch) -> Arrivals:
+        """Set late rows and rows without a key apart."""
+        times, keys = self.streams[i].read(batch.rows)
+        on_time = times >= self.progress[i]
+        joinable = on_time & keys.valid
+        self.late.append(batch.rows.filter(pa.array(~on_time)))
+        self.counters.rows_in += times.size
+        self.counters.late += self.late[-1].num_rows
+        self.counters.null_keys += int(np.count_nonzero(on_time & ~keys.valid))
+        return Arrivals(batch.rows, times, keys, np.flatnonzero(joinable))
+
+    def _advance(self, i: int, batch: Batch) -> None:
+        if batch.seen is not None:
+            self.progress[i] = max(self.progress[i], batch.seen - self.query.streams[i].delay)
+        if batch.ended:
+            self.progress[i] = AFTER_ALL
+
+    def _results(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> pa.Table:
+        """New rows of stream i beside the stored ones of the other they match, which are grouped by segment number."""
+        other = self.query.streams[1 - i]
+        self.counters.results += rows.size
+        mine = self.arrivals[i].rows.take(pa.array(rows))
+        columns = [*other.key, *other.payload] if i == 1 else other.payload
+        return self._combine(mine, self.streams[1 - i].segments.take(numbers, places, columns), i)
+
+    def _combine(self, mine: pa.RecordBatch, theirs: pa.Table, i: int) -> pa.Table:
+        """Columns of the result; key values are those of the first stream's tuple."""
+        first, second = self.query.streams
+        sides = (mine, theirs) if i == 0 else (theirs, mine)
+        names = [(0, c) for c in first.key] + [(0, c) for c in first.payload] + [(1, c) for c in second.payload]
+        schema = self.query.schema
+        return pa.table([sides[side].column(c) for side, c in names], names=schema.names)

@@ -1,0 +1,144 @@
+"""The papers' window joins, one tuple after the other, over circular buffers. Twin: ``joins/reference.py``.
+
+New tuples of both streams come merged by (time, stream, arrival). Each one invalidates, probes the other stream's
+bucket of its key, and is inserted into the bucket of its own. An entry of the merged order is ``row * 2 + stream``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from watersmeet.kernels.circular import LIVE, NIL, bucket_of, expire, expire_bucket, first_from, place, push, take_slot
+from watersmeet.kernels.hashing import OPTIONS
+
+# How much of a stream's state an arrival looks through for tuples to invalidate.
+NOTHING, BUCKET, EVERYTHING = range(3)
+
+# Places in `cursor`: where to go on, then what was done so far, then the sampling of occupancy.
+(AT, NEXT, STOP, PROBED, CHECKED, INSERTED, INVALIDATED, DUE, SAMPLED) = range(9)
+CURSOR = 9
+
+
+class News(NamedTuple):
+    """What one stream brings in a batch."""
+
+    times: np.ndarray  # int64, per row
+    words: np.ndarray  # int64
+    data: np.ndarray  # uint8
+    offsets: np.ndarray  # int64, per row and one more
+    slots: np.ndarray  # int64, per row: out, where the tuple is stored; NIL if it is not
+    left: np.ndarray  # int64, per segment: rows of it that are stored
+    segment: int  # number of the segment that the batch itself is
+    reach: int  # of the stream's window
+    before: int  # the stream's progress before the batch ...
+    after: int  # ... and after it
+
+
+@njit(**OPTIONS)
+def progress_at(news, time):
+    """The stream's progress when the merge has come to `time`.
+
+    What the batch still holds is not older than `time`, and what later batches hold not than the progress after this.
+    """
+    return max(news.before, min(time, news.after))
+
+
+@njit(**OPTIONS)
+def invalidate(rings, news, g, before, scope, cursor):
+    if scope == BUCKET:
+        cursor[CHECKED] += 1
+        cursor[INVALIDATED] += expire_bucket(rings, g, before, news.left)
+    elif scope == EVERYTHING:
+        cursor[CHECKED] += rings.start.size
+        cursor[INVALIDATED] += expire(rings, before, news.left)
+
+
+@njit(**OPTIONS)
+def same_bytes(rings, s, data, start, length):
+    if rings.length[s] != length:
+        return False
+    at = rings.at[s]
+    for j in range(length):
+        if rings.arena[at + j] != data[start + j]:
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def scan(rings, g, word, data, start, length, entry, cursor, n_out, out):
+    """Matches of one key among the tuples NEXT to STOP of bucket g, as long as `out` has room."""
+    first, mask, begin = rings.head[g], rings.room[g] - 1, rings.start[g]
+    for j in range(cursor[NEXT], cursor[STOP]):
+        p = begin + ((first + j) & mask)
+        if rings.word[p] == word:
+            s = rings.slot[p]
+            if same_bytes(rings, s, data, start, length):
+                if n_out == out.shape[1]:
+                    cursor[NEXT] = j
+                    return n_out
+                out[0, n_out] = entry
+                out[1, n_out] = rings.segment[s]
+                out[2, n_out] = rings.row[s]
+                n_out += 1
+    cursor[NEXT] = cursor[STOP]
+    return n_out
+
+
+@njit(**OPTIONS)
+def arrive(own, other, mine, theirs, entry, scopes, cursor, n_out, out):
+    """One tuple: invalidate, probe, insert. Not done if NEXT is left before STOP: `out` is full."""
+    i = entry >> 1
+    t, word, start = mine.times[i], mine.words[i], mine.offsets[i]
+    length = mine.offsets[i + 1] - start
+    g = bucket_of(word, own.start.size)
+    alive = progress_at(theirs, t) - mine.reach  # own tuples from here on may still match
+    if cursor[NEXT] == NIL:
+        invalidate(other, theirs, g, progress_at(mine, t) - theirs.reach, scopes[0], cursor)
+        invalidate(own, mine, g, alive, scopes[1], cursor)
+        cursor[NEXT] = first_from(other, g, t - theirs.reach)
+        cursor[STOP] = first_from(other, g, t + mine.reach + 1)
+        cursor[PROBED] += cursor[STOP] - cursor[NEXT]
+    n_out = scan(other, g, word, mine.data, start, length, entry, cursor, n_out, out)
+    if cursor[NEXT] < cursor[STOP]:
+        return n_out
+    cursor[NEXT] = NIL
+    if t >= alive:
+        s = take_slot(own, mine.data, start, length, mine.segment, i)
+        push(own, g, t, word, s)
+        mine.slots[i] = s
+        mine.left[mine.segment] += 1
+        cursor[INSERTED] += 1
+    return n_out
+
+
+@njit(**OPTIONS)
+def join(a, b, from_a, from_b, order, scopes, every, cursor, samples, out):
+    """Run the batch, or what is left of it, until `out` is full; returns how many matches are in it.
+
+    A match is a column of `out`: entry of the new tuple, segment and row of the stored one. (Not its slot: that may be
+    free, and taken again, by the end of the call.) Done when cursor[AT] == order.size. When the merge passes a
+    multiple of `every` (0: never), `samples` gets that time and the number of tuples stored on both sides.
+    """
+    n_out = 0
+    while cursor[AT] < order.size:
+        entry = order[cursor[AT]]
+        from_first = (entry & 1) == 0
+        if every and cursor[NEXT] == NIL:
+            t = from_a.times[entry >> 1] if from_first else from_b.times[entry >> 1]
+            if t >= cursor[DUE]:
+                samples[cursor[SAMPLED], 0] = t - t % every
+                samples[cursor[SAMPLED], 1] = a.meta[LIVE]
+                samples[cursor[SAMPLED], 2] = b.meta[LIVE]
+                cursor[SAMPLED] += 1
+                cursor[DUE] = t - t % every + every
+        if from_first:
+            n_out = arrive(a, b, from_a, from_b, entry, scopes, cursor, n_out, out)
+        else:
+            n_out = arrive(b, a, from_b, from_a, entry, scopes, cursor, n_out, out)
+        if cursor[NEXT] != NIL:
+            return n_out
+        cursor[AT] += 1
+    return n_out

@@ -1,0 +1,42 @@
+"""What the state of a stream asks of whatever finds its tuples."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.state.keys import Bools, Int64s, Keys
+
+Int32s = npt.NDArray[np.int32]
+
+
+class Index(Protocol):
+    """Stored tuples of one stream by slot; a tuple keeps its slot for as long as it is stored.
+
+    Its row stands in segment ``segment[slot]`` as row ``row[slot]``. How tuples are found by key is not asked here:
+    that is where the operators differ.
+    """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def segment(self) -> Int32s: ...
+
+    @property
+    def row(self) -> Int32s: ...
+
+    def alive(self, slots: Int64s) -> Bools: ...
+
+    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> Int64s: ...
+
+    def expire_before(self, time: int, left: Int64s) -> int: ...
+
+    def living(self) -> Int64s: ...

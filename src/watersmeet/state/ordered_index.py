@@ -1,0 +1,67 @@
+"""The nodes of a stream in the order of their keys, so that a range finds what it closes without a scan.
+
+One sorted run of all nodes known, and beside it those born since; the run is merged anew when the others are a quarter
+of it, which costs O(log) comparisons per node over its life. A node that died, or lives on under another key, is seen
+by its place and skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from watersmeet.kernels import lists as kernel
+from watersmeet.state.keys import Int64s
+from watersmeet.state.order import Order, Orders
+from watersmeet.state.value_lists import ValueLists
+
+
+class OrderedIndex:
+    """Over the nodes of `lists`; from its making on, the lists note births for it."""
+
+    def __init__(self, lists: ValueLists, order: Order) -> None:
+        self.lists = lists
+        self.order = order
+        meta = lists.lists.meta
+        top = int(meta[kernel.NODE_TOP])
+        self._run(np.flatnonzero(lists.lists.length[:top] != kernel.NIL))
+        meta[kernel.BORN] = 0
+
+    def between(self, low: Any, high: Any) -> Int64s:
+        """Nodes whose keys lie in the interval (ends as `Order.interval` gives them)."""
+        self._absorb()
+        side = "right" if self.order.words else "left"
+        found = []
+        for places, nodes in (self.run, self.young):
+            found.append(nodes[np.searchsorted(places, low, "left") : np.searchsorted(places, high, side)])
+        nodes = np.unique(np.concatenate(found))
+        if not nodes.size:
+            return nodes
+        places = self.places(nodes)  # of the keys that they have now
+        inside = (places >= low) & ((places <= high) if self.order.words else np.array(places < high, np.bool_))
+        return nodes[inside.astype(np.bool_) & (self.lists.lists.length[nodes] != kernel.NIL)]
+
+    def places(self, nodes: Int64s) -> Orders:
+        lists = self.lists.lists
+        return self.order.of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
+
+    def _absorb(self) -> None:
+        meta = self.lists.lists.meta
+        born = np.unique(self.lists.lists.born[: meta[kernel.BORN]].astype(np.int64))
+        if born.size * 4 > self.run[1].size + 1024:
+            both = np.unique(np.concatenate([self.run[1], born]))
+            self._run(both[self.lists.lists.length[both] != kernel.NIL])
+            meta[kernel.BORN] = 0
+        else:
+            self.young = self._sorted(born)
+
+    def _run(self, nodes: Int64s) -> None:
+        self.run = self._sorted(nodes)
+        self.young = self._sorted(np.empty(0, np.int64))
+
+    def _sorted(self, nodes: Int64s) -> tuple[Orders, Int64s]:
+        nodes = nodes[self.lists.lists.length[nodes] != kernel.NIL]
+        places = self.places(nodes)
+        order = np.argsort(places, kind="stable")
+        return places[order], nodes[order]

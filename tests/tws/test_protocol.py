@@ -1,0 +1,465 @@
+"""The protocol of state, cache, retry and compaction, as a state machine over the real code.
+
+A *store* holds the durable state of one shard; what a task writes to it is seen once the batch commits, and never if it
+does not. A *cache* belongs to one machine and holds working states in folders, each under the random token of the
+durable state that it equals. Tasks may be tried several times, at once, on any machine, with their input cut and
+ordered in another way each time, and may end at any moment. Whatever happens:
+
+1. **Results.** The results and late rows of the attempts that commit are those of the definition, each once.
+2. **State.** After a commit the stores hold exactly the tuples that may still match, and all shards the same progress.
+3. **Header.** The segments in a store are those that its header lists, with the sizes and checksums it lists; an id is
+   never used twice along a chain of committed headers.
+4. **Cache.** A folder that is kept under a token holds the state that a rebuilding from the store would give at that
+   token: the same progress, tuples, segments and counts of living rows, and no file besides. This is so for tokens
+   of attempts that did not commit, and for queries that share the cache, too.
+5. **Ownership.** A kept folder never changes; who wants to change it takes it first, and one only can. An attempt that fails
+   leaves no folder. One that is killed leaves a folder that nobody takes and that tidying removes.
+6. **Reading.** With the header's own state in the cache no segment is read; with one of the remembered versions, and no
+   compaction since, only segments added since; otherwise each listed segment once.
+7. **Refusal.** A header or segment that is lost or changed is refused by name when it is read, and nothing is written.
+8. **Replaceability.** A cache that lost folders, or files of a folder, costs a rebuilding and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.oracle import Scenario, Side, bag, expected, expected_state, keys, stored, windows
+from tests.tws.harness import Output, Task, header_of, late_at, late_rows, packed, read, rows_at
+from watersmeet.errors import StateCorruptError
+from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
+from watersmeet.joins.reference import Tuple
+from watersmeet.model.windows import Unbounded
+from watersmeet.spark import processor, worker_cache
+from watersmeet.spark.placement import shard_ids
+from watersmeet.state import cache as caches
+from watersmeet.state import log, segments, stream_state, value_lists
+from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.cache import TAKEN, Cache
+from watersmeet.state.log import Header, MemoryStore
+
+pytestmark = pytest.mark.tws
+
+#: What is small on purpose, so that a few rows are enough to slice, merge and compact.
+LIMITS: dict[str, dict[tuple[Any, str], int]] = {
+    "merging": {(stream_state, "MAX_SMALL_SEGMENTS"): 2},
+    "compacting": {(stream_state, "SMALL_BYTES"): 0},
+    "slicing": {(segments, "SEGMENT_BYTES"): 64, (stream_state, "MAX_SMALL_SEGMENTS"): 6},
+    "forgetting versions": {(log, "REMEMBERED_VERSIONS"): 2},
+    "as it is": {},
+}
+#: No process has this number.
+NOBODY = 1 << 30
+ENDINGS = ("finished", "cancelled", "killed", "write fails", "killed at a write")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it runs any more, not even what cleans up."""
+
+
+class DiskFull(OSError):
+    """The store could not write."""
+
+
+@dataclass
+class Stream:
+    """A query with its shards: everything that was committed, and what the store held at any token ever written."""
+
+    scenario: Scenario
+    ids: tuple[int, ...]
+    stores: dict[int, MemoryStore]
+    snapshots: dict[str, MemoryStore] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: str, shards: int, sides: tuple[Side, Side]) -> Stream:
+        ids = shard_ids(shards, shards)
+        return cls(Scenario(kind, pa.int64(), sides), ids, {id: MemoryStore() for id in ids})
+
+    @property
+    def batches(self) -> int:
+        return len(self.scenario)
+
+    def extended(self, rows: tuple[list[tuple[int, Any]], list[tuple[int, Any]]]) -> Scenario:
+        """The scenario with one batch more; times are counted from the batch's own."""
+        sides = []
+        for side, new in zip(self.scenario.sides, rows, strict=True):
+            first = sum(map(len, side.batches))
+            batch = tuple(Tuple(4 * self.batches + at, key, first + n) for n, (at, key) in enumerate(new))
+            sides.append(replace(side, batches=(*side.batches, batch)))
+        return replace(self.scenario, sides=(sides[0], sides[1]))
+
+
+class Attempt:
+    """A task at work on a machine, which can be stopped between any two frames and at any write."""
+
+    def __init__(self, stream: Stream, shard: int, store: MemoryStore, machine: Cache, fails_at: int | None) -> None:
+        self.stream, self.machine = stream, machine
+        self.query = stream.scenario.query()
+        self.task = Task(self.query, stream.ids, shard, store, ended=False)
+        self.before = store.header
+        self.frames: list[pd.DataFrame] = []
+        self.reads: list[int] = []
+        self.error: BaseException | None = None
+        self.started = False
+        segments = self.task.tester.handle.map_states["segments"]
+        get, put = segments.getValue, segments.updateValue
+        writes = iter(range(1 << 30))
+
+        def getValue(key: tuple[int]) -> Any:
+            self.reads.append(key[0])
+            return get(key)
+
+        def updateValue(key: tuple[int], value: Any) -> None:
+            if next(writes) == fails_at and self.error is not None:
+                raise self.error
+            put(key, value)
+
+        segments.getValue, segments.updateValue = getValue, updateValue  # type: ignore[method-assign]
+
+    def start(self, blobs: pa.Table, chance: Random) -> None:
+        self.generator = self.task.run(blobs, chance)
+
+    def advance(self) -> bool:
+        """Run up to the next frame; False at the end."""
+        if not self.started:
+            self.started = True
+            self.should_read = self._should_read()
+        try:
+            frame = next(self.generator, None)
+        finally:
+            self._note()
+        if frame is not None:
+            self.frames.append(frame)
+        return frame is not None
+
+    def stop(self, how: type[BaseException]) -> None:
+        """End it where it stands."""
+        with pytest.raises((how, StopIteration)) if how is not GeneratorExit else ExitStack():
+            self.generator.throw(how()) if how is not GeneratorExit else self.generator.close()
+
+    def output(self) -> Output:
+        return read(self.frames, self.query)
+
+    def check_reads(self) -> None:
+        """Invariant 6."""
+        assert self.should_read is None or sorted(self.reads) == sorted(self.should_read)
+        found = {name: self.output().stats[0][name] for name in ("cache_hit", "caught_up", "rebuilt")}
+        assert sum(found.values()) == (self.before is not None)
+        assert not (found["cache_hit"] and self.reads)
+
+    def _should_read(self) -> list[int]:
+        if self.before is None:
+            return []
+        header = Header.unpack(self.before)
+        missed: list[log.Version] = []
+        for version in reversed(header.versions):
+            if (self.machine.root / version.token).exists():
+                break
+            missed.append(version)
+        else:
+            return [e.id for e in header.segments]
+        if damaged(self.machine.root / version.token) or any(v.rewritten for v in missed):
+            return [e.id for e in header.segments]
+        added = {id for v in missed for id in v.added}
+        return [e.id for e in header.segments if e.id in added]
+
+    def _note(self) -> None:
+        """Remember what the store would hold at the token that the attempt has written."""
+        now = self.task.store()
+        if now.header is not None and now.header != self.before:
+            self.stream.snapshots[header_of(now).token] = now
+
+
+def damaged(folder: Path) -> bool:
+    return (folder / "damaged").exists()
+
+
+class Protocol(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.patch = self.stack.enter_context(pytest.MonkeyPatch.context())
+        root = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=worker_cache.base())))
+        self.machines = [Cache(root / str(n), 1 << 30) for n in range(3)]
+        self.fingerprints: dict[Path, dict[str, int]] = {}
+        self.killed: list[Path] = []
+        self.patch.setattr(worker_cache, "application_cache", lambda: self.here)
+        self.patch.setattr(processor._Working, "__exit__", self._exit(processor._Working.__exit__))
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    def _exit(self, real: Callable[..., None]) -> Callable[..., None]:
+        def leave(working: Any, *exc: Any) -> None:
+            if exc and isinstance(exc[1], Killed):
+                if working.folder.exists():  # not yet kept
+                    name = working.folder.name.partition(TAKEN)[0]
+                    self.killed.append(working.folder.rename(working.folder.with_name(f"{name}{TAKEN}{NOBODY}")))
+                return
+            real(working, *exc)
+
+        return leave
+
+    @initialize(data=st.data(), limits=st.sampled_from(sorted(LIMITS)))
+    def begin(self, data: st.DataObject, limits: str) -> None:
+        for (module, name), value in LIMITS[limits].items():
+            self.patch.setattr(module, name, value)
+        self.patch.setattr(value_lists, "CHUNK", 2)  # many frames, many moments to end at
+        self.streams = []
+        for _ in range(2):
+            sides = [
+                Side(
+                    data.draw(windows().filter(lambda w: not isinstance(w, Unbounded))),
+                    data.draw(st.integers(0, 6)),
+                    (),
+                )
+                for _ in range(2)
+            ]
+            kind = data.draw(st.sampled_from(["int64", "string", "two columns"]))
+            self.streams.append(Stream.of(kind, data.draw(st.integers(1, 2)), (sides[0], sides[1])))
+
+    # ---------------------------------------------------------------- batches
+
+    @rule(data=st.data(), which=st.integers(0, 1), troubles=st.integers(0, 2), rival=st.booleans())
+    def batch(self, data: st.DataObject, which: int, troubles: int, rival: bool) -> None:
+        """A batch of one query; each shard's task ends badly a few times, perhaps races a twin, and commits once."""
+        stream = self.streams[which]
+        rows = st.lists(st.tuples(st.integers(0, 9), keys(stream.scenario.kind)), max_size=4)
+        scenario = stream.extended((data.draw(rows, label="a"), data.draw(rows, label="b")))
+        self.patch.setattr(processor, "_batch_id", lambda: stream.batches)
+        out, stores = Output(), {}
+        for shard in stream.ids:
+            for _ in range(troubles):
+                self._ends_badly(data, scenario, stream, shard)
+            winner = self._race(data, scenario, stream, shard) if rival else self._whole(data, scenario, stream, shard)
+            winner.check_reads()
+            out += winner.output()
+            stores[shard] = winner.task.store()
+        for shard, store in stores.items():
+            self._follows(stream.stores[shard], store)
+        stream.scenario, stream.stores = scenario, stores
+        self._check_batch(stream, out)
+
+    def _attempt(
+        self, data: st.DataObject, scenario: Scenario, stream: Stream, shard: int, fails_at: int | None = None
+    ) -> Attempt:
+        machine = data.draw(st.sampled_from(self.machines), label="machine")
+        chance = Random(data.draw(st.integers(0, 1 << 32), label="order"))
+        attempt = Attempt(stream, shard, stream.stores[shard], machine, fails_at)
+        attempt.start(packed(attempt.query, stream.ids, rows_at(scenario, stream.batches), chance), chance)
+        return attempt
+
+    def _advance(self, attempt: Attempt) -> bool:
+        self.here = attempt.machine
+        return attempt.advance()
+
+    def _whole(self, data: st.DataObject, scenario: Scenario, stream: Stream, shard: int) -> Attempt:
+        attempt = self._attempt(data, scenario, stream, shard)
+        while self._advance(attempt):
+            pass
+        return attempt
+
+    def _race(self, data: st.DataObject, scenario: Scenario, stream: Stream, shard: int) -> Attempt:
+        """Two attempts at once, to the end; one of them commits."""
+        twins = [self._attempt(data, scenario, stream, shard) for _ in range(2)]
+        running = list(twins)
+        while running:
+            attempt = data.draw(st.sampled_from(running), label="whose turn") if len(running) > 1 else running[0]
+            if not self._advance(attempt):
+                running.remove(attempt)
+        assert bag(twins[0].output().results) == bag(twins[1].output().results)
+        return data.draw(st.sampled_from(twins), label="winner")
+
+    def _ends_badly(self, data: st.DataObject, scenario: Scenario, stream: Stream, shard: int) -> None:
+        """An attempt that does not commit: it is stopped, dies, cannot write, or finishes and is not needed."""
+        ending = data.draw(st.sampled_from(ENDINGS), label="ending")
+        moment = data.draw(st.integers(0, 3), label="moment")
+        attempt = self._attempt(data, scenario, stream, shard, moment)
+        attempt.error = {"write fails": DiskFull(), "killed at a write": Killed()}.get(ending)
+        try:
+            for n in range(1 << 30):
+                if n == moment and ending == "cancelled":
+                    return attempt.stop(GeneratorExit)
+                if n == moment and ending == "killed":
+                    return attempt.stop(Killed)
+                if not self._advance(attempt):
+                    return None
+        except (DiskFull, Killed) as error:
+            assert error is attempt.error
+
+    # ---------------------------------------------------------------- trouble between batches
+
+    @precondition(lambda self: any(stream.batches for stream in self.streams))
+    @rule(data=st.data(), how=st.sampled_from(["lost segment", "changed segment", "changed header"]))
+    def store_is_damaged(self, data: st.DataObject, how: str) -> None:
+        """Invariant 7; the damage is then repaired from a copy."""
+        stream = data.draw(st.sampled_from([s for s in self.streams if s.batches]))
+        shard = data.draw(st.sampled_from(stream.ids))
+        whole = stream.stores[shard]
+        assert whole.header is not None
+        broken = MemoryStore()
+        broken.header, broken.segments = whole.header, dict(whole.segments)
+        id = None
+        if how == "changed header":
+            place = data.draw(st.integers(0, len(whole.header) - 1))
+            broken.header = whole.header[:place] + bytes([whole.header[place] ^ 1]) + whole.header[place + 1 :]
+        elif broken.segments:
+            id = data.draw(st.sampled_from(sorted(broken.segments)))
+            broken.segments[id] = zlib.compress(broken.segments[id])
+            if how == "lost segment":
+                del broken.segments[id]
+        stream.stores[shard] = broken
+        scenario = stream.extended(([], []))
+        attempt = self._attempt(data, scenario, stream, shard)
+        stream.stores[shard] = whole
+        if how != "changed header":
+            while self._advance(attempt) if id not in attempt._should_read() else False:
+                pass
+            if id not in attempt._should_read():
+                return
+        error = StateCorruptError if how != "changed header" else Exception
+        with pytest.raises(error) as caught:
+            self.here = attempt.machine
+            next(attempt.generator)
+        assert type(caught.value).__module__ == "watersmeet.errors"
+        if how != "changed header":
+            assert f"segment {id} of the state is " in str(caught.value)
+        after = attempt.task.store()
+        assert (after.header, after.segments) == (broken.header, broken.segments)
+
+    @rule(data=st.data(), machine=st.integers(0, 2))
+    def evict(self, data: st.DataObject, machine: int) -> None:
+        """The machine needs the room: its oldest states go."""
+        cache = self.machines[machine]
+        kept = sorted(f for f in cache.root.iterdir() if TAKEN not in f.name)
+        ages = data.draw(st.permutations(range(len(kept))))
+        for folder, age in zip(kept, ages, strict=True):
+            os.utime(folder, (1000 + age, 1000 + age))
+        limit = data.draw(st.integers(0, 1 + sum(_size(f) for f in kept)))
+        left = Cache(cache.root, limit).tidy()
+        assert left <= limit
+        stay = {f.name for f in cache.root.iterdir()}
+        oldest = [folder.name for _, folder in sorted(zip(ages, kept, strict=True))]
+        assert stay == set(oldest[len(oldest) - len(stay) :])
+        self.killed = [f for f in self.killed if f.parent != cache.root]
+
+    @rule(machine=st.integers(0, 2))
+    def tidy(self, machine: int) -> None:
+        """Invariant 5: what the killed left goes, all else stays."""
+        cache = self.machines[machine]
+        before = {f for f in cache.root.iterdir() if TAKEN not in f.name}
+        cache.tidy()
+        assert set(cache.root.iterdir()) == before
+        self.killed = [f for f in self.killed if f.parent != cache.root]
+
+    @rule(machine=st.integers(0, 2))
+    def reboot(self, machine: int) -> None:
+        """Everything that the machine had in memory is gone."""
+        shutil.rmtree(self.machines[machine].root)
+        self.machines[machine] = Cache(self.machines[machine].root, 1 << 30)
+        self.killed = [f for f in self.killed if f.exists()]
+
+    @rule(data=st.data(), machine=st.integers(0, 2))
+    def cache_is_damaged(self, data: st.DataObject, machine: int) -> None:
+        """Files of kept folders are removed by someone who tidies up the machine."""
+        for folder in sorted(self.machines[machine].root.iterdir()):
+            if TAKEN not in folder.name and not damaged(folder):
+                files = sorted(folder.iterdir())
+                for file in data.draw(st.lists(st.sampled_from(files), max_size=2, unique=True)):
+                    file.unlink()
+                    (folder / "damaged").touch()
+
+    # ---------------------------------------------------------------- what is always so
+
+    def _check_batch(self, stream: Stream, out: Output) -> None:
+        """Invariants 1 and 2."""
+        scenario, n = stream.scenario, stream.batches - 1
+        assert bag(out.results) == bag(expected(scenario)[n])
+        late = [(name, row[0], row[-1]) for name, row in late_at(scenario, n)]
+        assert Counter(late_rows(scenario, out.late)) == Counter(late)
+        rebuilt = [rebuild(scenario, store) for store in stream.stores.values()]
+        for i in (0, 1):
+            assert bag([row for join in rebuilt for row in stored(join, i)]) == bag(expected_state(scenario, i)[n])
+        assert {tuple(join.progress) for join in rebuilt} == {tuple(side.progress()[n] for side in scenario.sides)}
+
+    def _follows(self, before: MemoryStore, after: MemoryStore) -> None:
+        """Invariant 3, from one committed header to the next."""
+        new = header_of(after)
+        old = header_of(before) if before.header is not None else None
+        assert new.batches == (old.batches + 1 if old else 1)
+        assert new.next_id >= (old.next_id if old else 0)
+        known = {e.id for e in old.segments} if old else set()
+        assert all(e.id in known or (old.next_id if old else 0) <= e.id < new.next_id for e in new.segments)
+        assert all(after.segments[id] == before.segments[id] for id in known & set(after.segments))
+
+    @invariant()
+    def headers_list_what_is_there(self) -> None:
+        """Invariant 3."""
+        for stream in getattr(self, "streams", []):
+            for store in stream.snapshots.values():
+                listed = {e.id: (e.size, e.checksum) for e in header_of(store).segments}
+                assert {id: (len(data), zlib.crc32(data)) for id, data in store.segments.items()} == listed
+
+    @invariant()
+    def folders_hold_what_their_token_says(self) -> None:
+        """Invariants 4 and 5."""
+        for machine in self.machines:
+            for folder in machine.root.iterdir():
+                if TAKEN in folder.name:
+                    assert folder in self.killed
+                elif not damaged(folder):
+                    now = {file.name: zlib.crc32(file.read_bytes()) for file in folder.iterdir()}
+                    if folder not in self.fingerprints:
+                        self._check_folder(folder)
+                        self.fingerprints[folder] = now
+                    assert now == self.fingerprints[folder]
+
+    def _check_folder(self, folder: Path) -> None:
+        stream = next(s for s in self.streams if folder.name in s.snapshots)
+        store = stream.snapshots[folder.name]
+        found = HashJoin(stream.scenario.query()).start(MappedArrays(folder))
+        caches.load(found, folder)
+        rebuilt = rebuild(stream.scenario, store)
+        assert contents(found) == contents(rebuilt)
+        segments = {file.name for file in folder.glob("*.arrow")}
+        assert segments == {f"{e.id}.arrow" for e in header_of(store).segments}
+
+
+def rebuild(scenario: Scenario, store: MemoryStore) -> RunningHashJoin:
+    join = HashJoin(scenario.query()).start()
+    log.rebuild(join, header_of(store), store)
+    return join
+
+
+def contents(join: RunningHashJoin) -> Any:
+    """Progress, and of each stream the tuples and the living rows of each segment."""
+    living = [
+        {part.id: int(s.segments.left[number]) for number, part in s.segments.parts.items()} for s in join.streams
+    ]
+    assert [sum(left.values()) for left in living] == [len(s) for s in join.streams]
+    return list(join.progress), [bag(stored(join, i)) for i in (0, 1)], living
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+Protocol.TestCase.settings = settings(max_examples=25, stateful_step_count=12)
+TestProtocol = Protocol.TestCase
