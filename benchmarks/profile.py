@@ -31,6 +31,12 @@ PHASES = {
     "commitBatch": "commit",
     "triggerExecution": "**whole batch**",
 }
+SUMMED = {  # what Spark's SQL operators count in each task
+    "time to run Python workers": "python",
+    "data sent to Python workers": "sent",
+    "RocksDB: load - time taken to load the store": "load",
+    "time to commit changes": "commit",
+}
 STAGE_COLUMNS = (
     "stage",
     "wall, ms",
@@ -38,6 +44,8 @@ STAGE_COLUMNS = (
     "longest task, ms",
     "JVM CPU, ms",
     "Python, ms",
+    "state load, ms",
+    "state commit, ms",
     "to Python, MB",
     "shuffle, MB",
 )
@@ -78,7 +86,7 @@ def _stage(info: dict[str, Any], tasks: list[dict[str, Any]]) -> dict[str, Any]:
     sums: dict[str, float] = defaultdict(float)
     for task in tasks:
         for value in task["Task Info"]["Accumulables"]:
-            if "Python" in value.get("Name", ""):
+            if value.get("Name") in SUMMED:
                 sums[value["Name"]] += float(value["Update"])
     return {
         "reads": sum(m["Shuffle Read Metrics"]["Local Bytes Read"] for m in metrics),
@@ -87,8 +95,7 @@ def _stage(info: dict[str, Any], tasks: list[dict[str, Any]]) -> dict[str, Any]:
         "tasks": len(tasks),
         "longest": max(t["Task Info"]["Finish Time"] - t["Task Info"]["Launch Time"] for t in tasks),
         "cpu": sum(m["Executor CPU Time"] for m in metrics) / 1e6,
-        "python": sums["time to run Python workers"],
-        "sent": sums["data sent to Python workers"],
+        **{short: sums[name] for name, short in SUMMED.items()},
     }
 
 
@@ -97,10 +104,10 @@ def stage_table(stages: dict[int, list[dict[str, Any]]]) -> Table:
     for number, same in enumerate(zip(*stages.values(), strict=True), 1):
         middle = {name: median(stage[name] for stage in same) for name in same[0]}
         what = "after the shuffle" if middle["reads"] else "before the shuffle" if middle["writes"] else "no shuffle"
-        whole = [f"{middle[name]:.0f}" for name in ("wall", "tasks", "longest", "cpu", "python")]
+        whole = [f"{middle[name]:.0f}" for name in ("wall", "tasks", "longest", "cpu", "python", "load", "commit")]
         sizes = [f"{size / 1e6:.1f}" for size in (middle["sent"], middle["reads"] or middle["writes"])]
         rows.append((f"{number}, {what}", *whole, *sizes))
-    note = "Medians of the steady batches; CPU and Python time are sums over the stage's tasks, which run side by side."
+    note = "Medians of the steady batches; CPU, Python and state times are sums over the stage's tasks."
     return Table("Stages", note, STAGE_COLUMNS, rows)
 
 

@@ -201,10 +201,8 @@ def test_counters_have_names() -> None:
     scenario = Scenario("int64", pa.int64(), (Side(TimeWindow(0), 0, ((Tuple(1, (0,), 0),),)),) * 2)
     join = HashJoin(scenario.query()).start()
     step(join, scenario.batches(0))
-    nothing = {"late": 0, "null_keys": 0, "invalidated": 0, "state_bytes": 0}
-    assert join.counters.as_dict() == {
-        "rows_in": 2, "probed": 1, "results": 1, "inserted": 2, "stored": 2, **nothing
-    }  # fmt: skip
+    happened = {name: n for name, n in join.counters.as_dict().items() if n}
+    assert happened == {"rows_in": 2, "probed": 1, "results": 1, "inserted": 2, "stored": 2}
 
 
 # ---------------------------------------------------------------- manners

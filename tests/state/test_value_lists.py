@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.kernels import twins
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.windows import FOREVER
 from watersmeet.state import value_lists
@@ -159,6 +160,12 @@ class Machine(RuleBasedStateMachine):
         assert held == [n for n in range(arrays.meta[kernel.NODE_TOP]) if arrays.length[n] != NIL]
         assert arrays.table.size >= 2 * len(held)
         assert arrays.table.size & (arrays.table.size - 1) == 0
+        for n in held:  # and where it is looked for: no empty cell between its home and its place
+            cell = home = twins.mix(int(arrays.word[n])) % arrays.table.size
+            while arrays.table[cell] != n:
+                assert arrays.table[cell] != NIL, "a key that cannot be found"
+                cell = (cell + 1) % arrays.table.size
+                assert cell != home
 
     @invariant()
     def what_is_free_can_be_used_again(self) -> None:

@@ -24,7 +24,7 @@ class Join(Protocol):
     def start(self, arrays: Arrays | None = None) -> RunningJoin[Any]: ...
 
 
-JOINS: dict[str, type[Join]] = {"hash": HashJoin, "nested_loop": NestedLoopJoin, "windowed_hash": WindowedHashJoin}
+JOINS: dict[str, type[Any]] = {"hash": HashJoin, "nested_loop": NestedLoopJoin, "windowed_hash": WindowedHashJoin}
 
 
 def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
@@ -32,18 +32,18 @@ def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
     if algorithm not in JOINS:
         raise QueryError(f'`algorithm` is "{algorithm}"; known are {", ".join(JOINS)}.', hint=_near(algorithm, JOINS))
     kind = JOINS["windowed_hash" if algorithm == "hash" and options else algorithm]
-    known = [f.name for f in fields(kind) if f.name != "query"]  # type: ignore[arg-type]  # they are dataclasses
+    known = [f.name for f in fields(kind) if f.name != "query"]
     for option in options:
         if option not in known:
             takes = f"takes {', '.join(known)}" if known else "takes no options"
             raise QueryError(f'`{option}` is no option of "{algorithm}"; it {takes}.', hint=_near(option, known))
     if kind is WindowedHashJoin and "buckets" not in options:
         raise QueryError(
-            f'"{algorithm}" with {", ".join(map("`{}`".format, options)) or "no options"} lacks `buckets`; only buckets '
-            "are invalidated by a strategy.",
+            f'"{algorithm}" needs `buckets` here; what {", ".join(options) or "it"} is about are buckets.',
             hint='give buckets=, or take "hash" without options: one bucket per key, nothing stale.',
         )
-    return kind(query, **options)
+    join: Join = kind(query, **options)
+    return join
 
 
 def _near(word: str, known: Any) -> str | None:

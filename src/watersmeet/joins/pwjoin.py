@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
+from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.closings import Effect, Promises
 from watersmeet.state.keys import Int64s
+from watersmeet.state.log import Delta, Entry
 from watersmeet.state.stream_state import Arrivals
+from watersmeet.state.unmatched import Unmatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class PWJoin:
         a ──► broke its word? ──► probe B ──► insert A, unless B has closed the key
         punctuation of a ──► purge B's tuples of the key ──► nothing can come any more? announce it
 
-    Emits   what the windows alone would give, as long as punctuations are true.
+    Emits   what the windows alone would give, as long as punctuations are true; for outer joins a row that leaves the
+            state without having matched, padded with NULLs.
     Forgets a at the first of: progress(b) > a.ts + Ta (its window); b has closed a.key (nothing can match it).
             (Ta = 10, a.ts = 20: at progress(b) = 31, or when b says "no more a.key", be it at 21.)
     Announces a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it.
@@ -36,6 +42,10 @@ class PWJoin:
 
     query: JoinQuery
 
+    def __post_init__(self) -> None:
+        if len(self.query.streams) != 2:
+            raise QueryError(f"PWJoin joins two streams; {len(self.query.streams)} given.")
+
     def start(self, arrays: Arrays | None = None) -> RunningPWJoin:
         """A join with empty state, whose arrays live where `arrays` puts them."""
         return RunningPWJoin(self.query, arrays)
@@ -44,30 +54,34 @@ class PWJoin:
 class RunningPWJoin(RunningHashJoin):
     """The join at work; beside what a hash join has, the promises of each stream.
 
-    After a step `violations` holds each stream's rows that came against its word, and `announced` the keys (rows of key
+    After a step `violations` holds each stream's rows that came against its word, `announced` the keys (rows of key
     columns) and `announced_ranges` the intervals of which no result can come any more.
     """
 
     def __init__(self, query: JoinQuery, arrays: Arrays | None = None) -> None:
         super().__init__(query, arrays)
         self.promises = [Promises(s.spec, s.lists) for s in self.streams]
+        self.unmatched = Unmatched(query, self.streams)
         self.violations: list[pa.RecordBatch] = []
         self.announced: list[pa.RecordBatch] = []
-        self.announced_ranges: list[tuple[object, object]] = []
+        self.announced_ranges: list[tuple[Any, Any]] = []
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
         self.violations, self.announced, self.announced_ranges = [], [], []
         self._begin(batches)
+        self.unmatched.begin(self.arrivals)
         effects = [promises.take_effect(p) for promises, p in zip(self.promises, self.progress, strict=True)]
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
-        self._insert(build, self.arrivals[build].which)
+        self._store(build, np.ones(self.arrivals[build].which.size, np.bool_))
         yield from self._probe(other)
         rest = self.arrivals[other]
         useful = rest.times[rest.which] >= self.alive_from(other)
         useful &= ~self.promises[build].closed(rest.which, rest.keys)
-        self._insert(other, rest.which[useful])
-        self._discard(build)
+        self._store(other, useful)
+        self._discard(build, effects[build])
+        if self.unmatched.semi:
+            self._drop(0, self.unmatched.take_semi(0), effects[0])
         for promises, effect in zip(self.promises, effects, strict=True):
             promises.mark_inside(effect)
         for i in (0, 1):
@@ -76,17 +90,24 @@ class RunningPWJoin(RunningHashJoin):
             self._expire(i, effects[i])
         for i in (0, 1):
             self._announce(i, effects[i])
-        for promises in self.promises:
-            promises.trim()
+        for i in (0, 1):
+            # rows that a forgotten closing had purged must not come back
+            self.streams[1 - i].shed |= self.promises[i].trim()
+        yield from self._padded()
+
+    # ------------------------------------------------------------ tuples in
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
+        """Set apart what is late, what has no key, and what comes against the stream's own word."""
         arrivals = super()._admit(i, batch)
         promises = self.promises[i]
         if batch.closings is not None:
             promises.hear(batch.closings)
         broken = promises.broken(arrivals.which, arrivals.times, arrivals.keys)
+        broken |= promises.hear_tuples(arrivals, ~broken, batch)
         self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
         self.counters.violations += int(np.count_nonzero(broken))
+        self.unmatched.without_key(i, arrivals, self.progress[i])
         arrivals.which = arrivals.which[~broken]
         return arrivals
 
@@ -98,13 +119,43 @@ class RunningPWJoin(RunningHashJoin):
             if batch.closings.ended:
                 self.progress[i] = AFTER_ALL
 
-    def _discard(self, i: int) -> None:
+    def _probe(self, i: int) -> Iterator[pa.Table]:
+        own, other = self.query.streams[i], self.query.streams[1 - i]
+        arrivals, state = self.arrivals[i], self.streams[1 - i]
+        before = state.lists.looked_at
+        track = self.unmatched.tracks(1 - i)
+        for rows, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach, track):
+            self.unmatched.match(i, rows)
+            if self.query.pairs:
+                yield self._results(i, rows, numbers, places)
+        self.counters.probed += state.lists.looked_at - before
+
+    def _store(self, i: int, useful: np.ndarray) -> None:
+        """Insert the useful tuples; the others leave at once."""
+        which = self.arrivals[i].which
+        stays = useful & self.unmatched.wanted(i, which)
+        self._insert(i, which[stays])
+        self.unmatched.inserted(i, which[stays])
+        self.unmatched.leave_rows(i, which[~stays])
+
+    # ------------------------------------------------------------ tuples out
+
+    def _discard(self, i: int, effect: Effect) -> None:
         """Drop the batch's own tuples of i that the other stream had closed: joined, and never stored."""
-        arrivals, stream = self.arrivals[i], self.streams[i]
+        arrivals = self.arrivals[i]
         closed = self.promises[1 - i].closed(arrivals.stored, arrivals.keys)
         slots = arrivals.slots[closed]
-        stream.lists.discard(slots, stream.segments.left)
+        self._drop(i, slots, effect)
         self.counters.purged += int(slots.size)
+
+    def _drop(self, i: int, slots: Int64s, effect: Effect) -> None:
+        """Drop tuples one by one; closed keys that thereby lost their last tuple may be announced."""
+        stream = self.streams[i]
+        nodes = np.unique(stream.lists.lists.node[slots]).astype(np.int64)
+        nodes = nodes[stream.lists.lists.mark[nodes] == kernel.CLOSED]
+        stream.lists.discard(slots, stream.segments.left)
+        self.unmatched.leave(i, slots)
+        effect.nodes = np.concatenate([effect.nodes, nodes])
 
     def _purge(self, j: int, effect: Effect) -> None:
         """Drop what is stored of j under keys that the other stream has just closed."""
@@ -113,43 +164,86 @@ class RunningPWJoin(RunningHashJoin):
         for low, high, _ in effect.intervals:
             nodes = np.union1d(nodes, self.promises[j].index.between(low, high))
         if nodes.size:
-            self.counters.purged += int(stream.lists.purge(nodes, stream.segments.left).size)
+            gone = stream.lists.purge(nodes, stream.segments.left)
+            self.unmatched.leave(j, gone)
+            self.counters.purged += int(gone.size)
 
     def _expire(self, i: int, effect: Effect) -> None:
-        """Drop what has left its window; closed keys that thereby lost their last tuple join the announced ones."""
+        """Drop what has left its window; closed keys that thereby lost their last tuple may be announced."""
         stream = self.streams[i]
-        if stream.lists.closings:
+        if stream.lists.closings or self.unmatched.tracks(i):
             gone, ring = stream.lists.expire(self.alive_from(i), stream.segments.left, ring=True)
             effect.nodes = np.concatenate([effect.nodes, ring])
+            self.unmatched.leave(i, gone)
             self.counters.invalidated += int(gone.size)
         else:
             self.counters.invalidated += stream.expire_before(self.alive_from(i))
         self.counters.stored += len(stream)
 
-    def _announce(self, i: int, effect: Effect) -> None:
-        """Say which keys are finished: closed on both sides, or closed here with nothing stored."""
-        own, other = self.streams[i].lists, self.streams[1 - i].lists
-        if effect.nodes.size:
-            nodes = np.unique(effect.nodes)
-            finished = own.finish(nodes, other, self.promises[1 - i].closed_nodes(own, nodes))
-            if finished.size:
-                self.announced.append(self.promises[i].closed_keys(finished))
-                self.counters.announced += int(finished.size)
-        for low, high, _ in effect.intervals:
-            self._announce_range(i, low, high)
+    def _padded(self) -> Iterator[pa.Table]:
+        """Rows that left without a match (or, of a semi join, that found their first)."""
+        for table in self.unmatched.tables():
+            self.counters.results += table.num_rows
+            yield table
 
-    def _announce_range(self, i: int, low: object, high: object) -> None:
-        """A range closed by i is finished but for the keys that i still holds and the other has not closed."""
-        promises, lists = self.promises[i], self.streams[i].lists
-        inside = promises.index.between(low, high)
-        held = inside[lists.lists.oldest[inside] >= 0]
-        places = np.sort(promises.index.places(held[lists.marks(held) < 3])).tolist()
-        step = 1 if promises.order().words else b"\0"
-        for place in places:
-            before = place - 1 if promises.order().words else place
-            if low <= before if promises.order().words else low < before:  # type: ignore[operator]
-                self.announced_ranges.append((low, before))
-            low = place + step
-        if low <= high if promises.order().words else low < high:  # type: ignore[operator]
-            self.announced_ranges.append((low, high))
+    # ------------------------------------------------------------ announcing
+
+    def _announce(self, i: int, effect: Effect) -> None:
+        """Say which keys are finished: closed on both sides, or closed here with nothing stored.
+
+        Where unmatched rows of the other stream are results, it must have closed the key as well.
+        """
+        self._announce_keys(i, effect.nodes)
+        for low, high, _ in effect.intervals:
+            if self.query.pads(1 - i):
+                self.announced_ranges += self.promises[1 - i].closed_parts(low, high)
+                self._announce_keys(1 - i, self.promises[1 - i].index.between(low, high))
+            else:
+                self.announced_ranges += self.promises[i].finished_parts(low, high)
         self.counters.announced_ranges = len(self.announced_ranges)
+
+    def _announce_keys(self, i: int, nodes: Int64s) -> None:
+        finished = self._finish(i, nodes)
+        if finished.size:
+            self.announced.append(self.promises[i].closed_keys(finished).select(list(self.query.streams[i].key)))
+            self.counters.announced += int(finished.size)
+
+    def _finish(self, i: int, nodes: Int64s) -> Int64s:
+        own, other = self.streams[i].lists, self.streams[1 - i].lists
+        nodes = np.unique(nodes)
+        closed = self.promises[1 - i].closed_nodes(own, nodes)
+        return own.finish(nodes, other, closed, (self.query.pads(i), self.query.pads(1 - i)))
+
+    # ------------------------------------------------------------ the durable form
+
+    def notes(self) -> dict[str, Any]:
+        return {"promises": [p.notes() for p in self.promises]}
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
+            promises.recall(note)
+
+    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
+        out = []
+        for i, promises in enumerate(self.promises):
+            known = sum((e.kind, e.stream) == ("closings", i) for e in entries)
+            out += [Delta("closings", i, rows, whole) for rows, whole in promises.deltas(known)]
+        return out + self.unmatched.deltas(entries, rewritten=rewritten)
+
+    def replay(self, delta: Delta) -> None:
+        if delta.kind == "closings":
+            self.promises[delta.stream].replay(delta.rows)
+        else:
+            self.unmatched.replay(delta.stream, delta.rows)
+
+    def restored(self) -> None:
+        """Forget the rows of closed keys, and remember which keys have been announced."""
+        effects = [p.all_effective(progress) for p, progress in zip(self.promises, self.progress, strict=True)]
+        for i, effect in enumerate(effects):
+            self.promises[i].mark_inside(effect)
+        for i, effect in enumerate(effects):
+            self._purge(1 - i, effect)
+        for i, effect in enumerate(effects):
+            self._finish(i, effect.nodes)
+        self.unmatched.begin([])
+

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from watersmeet.model.outputs import Counters
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Int64s
+from watersmeet.state.log import Delta, Entry
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
 
@@ -40,6 +41,22 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Tuples of stream i with an event time before this cannot match anything that may still come."""
         others = (p for j, p in enumerate(self.progress) if j != i)
         return min(others) - self.query.streams[i].window.reach
+
+    def notes(self) -> dict[str, Any]:
+        """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""
+        return {}
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        return
+
+    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
+        return []
+
+    def replay(self, delta: Delta) -> None:
+        raise AssertionError(f"this join writes no deltas, and read one of {delta.kind}")
+
+    def restored(self) -> None:
+        return
 
     def _begin(self, batches: Sequence[Batch]) -> None:
         """Judge what is late by the progress so far, then let every stream make its progress."""

@@ -35,7 +35,7 @@ class Rings(NamedTuple):
     start: np.ndarray  # int64, per bucket: where its ring begins in the pool
     room: np.ndarray  # int64: places in its ring, a power of two or none
     head: np.ndarray  # int64: where in the ring its oldest tuple stands
-    count: np.ndarray  # int64: tuples in it
+    held: np.ndarray  # int64: tuples in it
     when: np.ndarray  # int64, per place: the tuple's time; a free ring's first leads to the next free one
     word: np.ndarray  # int64: its key, or the hash of it
     slot: np.ndarray  # int32
@@ -46,7 +46,7 @@ class Rings(NamedTuple):
     arena: np.ndarray  # uint8: bytes of keys that do not fit a word
 
 
-BUCKET_FIELDS = ("start", "room", "head", "count")
+BUCKET_FIELDS = ("start", "room", "head", "held")
 PLACE_FIELDS = ("when", "word", "slot")
 SLOT_FIELDS = ("at", "length", "segment", "row")
 KINDS: dict[str, type] = dict.fromkeys(Rings._fields, np.int64) | {
@@ -74,7 +74,7 @@ def place(rings, g, j):
 @njit(**OPTIONS)
 def first_from(rings, g, time):
     """Number of tuples in bucket g that are older than `time`."""
-    low, high = np.int64(0), rings.count[g]
+    low, high = np.int64(0), rings.held[g]
     while low < high:
         middle = (low + high) >> 1
         if rings.when[place(rings, g, middle)] < time:
@@ -124,12 +124,12 @@ def put(rings, g, j, time, word, s):
 @njit(**OPTIONS)
 def push(rings, g, time, word, s):
     """Put a tuple in its place in the ring; only those that are newer make way."""
-    j = rings.count[g]
+    j = rings.held[g]
     while j > 0 and rings.when[place(rings, g, j - 1)] > time:
         move(rings, g, j - 1, j)
         j -= 1
     put(rings, g, j, time, word, s)
-    rings.count[g] += 1
+    rings.held[g] += 1
 
 
 @njit(**OPTIONS)
@@ -142,9 +142,9 @@ def insert(rings, order, times, words, data, offsets, segment, slots):
     fresh = np.zeros(buckets, np.int64)  # tuples of the bucket still to be put in
     for k in range(order.size):
         fresh[bucket_of(words[order[k]], buckets)] += 1
-    old = rings.count.copy()  # stored tuples of the bucket that have not moved
+    old = rings.held.copy()  # stored tuples of the bucket that have not moved
     for g in range(buckets):
-        rings.count[g] += fresh[g]
+        rings.held[g] += fresh[g]
     for k in range(order.size - 1, -1, -1):
         i = order[k]
         g = bucket_of(words[i], buckets)
@@ -161,7 +161,7 @@ def expire_bucket(rings, g, before, left):
     """Forget the tuples of one bucket with ``time < before``; left[s] falls by the number that stood in segment s."""
     meta = rings.meta
     gone = 0
-    while rings.count[g] > 0:
+    while rings.held[g] > 0:
         p = place(rings, g, 0)
         if rings.when[p] >= before:
             break
@@ -172,7 +172,7 @@ def expire_bucket(rings, g, before, left):
         rings.row[s] = meta[SLOT_FREE]
         meta[SLOT_FREE] = s
         rings.head[g] = (rings.head[g] + 1) & (rings.room[g] - 1)
-        rings.count[g] -= 1
+        rings.held[g] -= 1
         gone += 1
     meta[LIVE] -= gone
     return gone
@@ -183,7 +183,8 @@ def expire(rings, before, left):
     """Forget the tuples of all buckets with ``time < before``."""
     gone = 0
     for g in range(rings.start.size):
-        gone += expire_bucket(rings, g, before, left)
+        if rings.held[g] and rings.when[rings.start[g] + rings.head[g]] < before:
+            gone += expire_bucket(rings, g, before, left)
     return gone
 
 
@@ -201,7 +202,7 @@ def reserve(rings, words, which):
     """Make every ring long enough for the tuples `which`; returns how many places the pool lacks (call again then)."""
     meta = rings.meta
     buckets = rings.start.size
-    need = rings.count.copy()
+    need = rings.held.copy()
     for k in range(which.size):
         need[bucket_of(words[which[k]], buckets)] += 1
     missing = 0
@@ -228,7 +229,7 @@ def reserve(rings, words, which):
 @njit(**OPTIONS)
 def move_ring(rings, g, start, length):
     """Move a bucket's tuples to the ring of `length` places at `start`; the old ring is free then."""
-    for j in range(rings.count[g]):
+    for j in range(rings.held[g]):
         p = place(rings, g, j)
         rings.when[start + j] = rings.when[p]
         rings.word[start + j] = rings.word[p]

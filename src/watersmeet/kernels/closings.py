@@ -15,11 +15,11 @@ from watersmeet.kernels.lists import ANNOUNCED, CLOSED, CLOSINGS, NIL, OPEN, PEN
 
 @njit(**OPTIONS)
 def close(lists, order, times, words, data, offsets, nodes):
-    """Mark the keys `order` as PENDING at their times, making nodes where there are none; returns how many are new.
+    """Mark the keys `order` as PENDING at their times, making nodes where there are none.
 
-    nodes[k] is the node of order[k], NIL if it was marked before (an earlier time then stands).
+    nodes[k] is the node of order[k], or NIL if it was marked before: of two times the earlier stands, and if that is
+    the new one nodes[k] is NIL - 1 - node.
     """
-    fresh = 0
     for k in range(order.size):
         i = order[k]
         start = offsets[i]
@@ -34,10 +34,9 @@ def close(lists, order, times, words, data, offsets, nodes):
             lists.closing[n] = times[i]
             lists.meta[CLOSINGS] += 1
             nodes[k] = n
-            fresh += 1
         elif lists.mark[n] == PENDING and times[i] < lists.closing[n]:
             lists.closing[n] = times[i]
-    return fresh
+            nodes[k] = NIL - 1 - n
 
 
 @njit(**OPTIONS)
@@ -106,11 +105,12 @@ def discard(lists, slots, left):
 
 
 @njit(**OPTIONS)
-def finish(lists, nodes, other, others_closed, out):
+def finish(lists, nodes, other, others_closed, own_padded, other_padded, out):
     """Of the CLOSED nodes given, those whose key can give no result any more and that nobody has announced yet.
 
     That is so when the other stream has closed the key as well (`others_closed[k]`, or its node's mark), or when this
-    one holds no tuple of it. They become ANNOUNCED, on both sides. Returns how many; out[:n] are their nodes.
+    one holds no tuple of it, unless the other's unmatched rows are results, too. They become ANNOUNCED, on both sides.
+    Returns how many; out[:n] are their nodes.
     """
     count = 0
     for k in range(nodes.size):
@@ -119,13 +119,15 @@ def finish(lists, nodes, other, others_closed, out):
             continue
         m = other.table[find(other, lists.word[n], lists.arena, lists.at[n], lists.length[n])]
         both = others_closed[k] or (m != NIL and other.mark[m] >= CLOSED)
-        if not both and lists.oldest[n] != NIL:
+        if not both and (other_padded or lists.oldest[n] != NIL):
             continue
-        # a range of the other's was announced when it took effect, but for the keys of which it then held tuples
-        known = other.mark[m] == ANNOUNCED if m != NIL and other.mark[m] >= CLOSED else others_closed[k]
-        lists.mark[n] = ANNOUNCED
-        if m != NIL and other.mark[m] == CLOSED:
+        if m != NIL and other.mark[m] >= CLOSED:
+            known = other.mark[m] == ANNOUNCED
             other.mark[m] = ANNOUNCED
+        else:
+            # a range of the other's was announced when it took effect, but for the keys of which it then held tuples
+            known = others_closed[k] and not own_padded
+        lists.mark[n] = ANNOUNCED
         if not known:
             out[count] = n
             count += 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from watersmeet.kernels.circular import LIVE, NIL, bucket_of, expire, expire_bucket, first_from, place, push, take_slot
+from watersmeet.kernels.circular import LIVE, NIL, bucket_of, expire, expire_bucket, first_from, push, take_slot
 from watersmeet.kernels.hashing import OPTIONS
 
 # How much of a stream's state an arrival looks through for tuples to invalidate.
@@ -58,13 +58,12 @@ def invalidate(rings, news, g, before, scope, cursor):
 
 @njit(**OPTIONS)
 def same_bytes(rings, s, data, start, length):
-    if rings.length[s] != length:
-        return False
-    at = rings.at[s]
-    for j in range(length):
-        if rings.arena[at + j] != data[start + j]:
-            return False
-    return True
+    same = rings.length[s] == length
+    at, j = rings.at[s], 0
+    while same and j < length:
+        same = rings.arena[at + j] == data[start + j]
+        j += 1
+    return same
 
 
 @njit(**OPTIONS)

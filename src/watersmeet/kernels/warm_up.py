@@ -25,7 +25,7 @@ def warm_up() -> None:
     closings.close(empty, one, one, one, data, two, nodes)
     closings.lookup(empty, one, one, data, two, nodes)
     closings.counterparts(empty, nodes, empty, one.copy())
-    closings.finish(empty, nodes, empty, np.zeros(1, np.bool_), one.copy())
+    closings.finish(empty, nodes, empty, np.zeros(1, np.bool_), False, False, one.copy())
     lists.expire(empty, 1, left, none, none)
     closings.purge(empty, nodes, left, one.copy(), one.copy())
     closings.discard(empty, none, left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +26,16 @@ class Batch:
     """New rows of one stream, and what the whole stream (not just this shard) has shown so far.
 
     `seen` is the largest event time on the stream up to and including this batch, None if it brought none;
-    `ended` says that nothing will follow.
+    `ended` says that nothing will follow. `closings` are its punctuations. `newest_keys` (the keys at the time `seen`) and
+    `largest` (the largest key and its time) are told where the stream promises clusters or an order.
     """
 
     rows: pa.RecordBatch
     seen: int | None = None
     ended: bool = False
     closings: Closings | None = None
+    newest_keys: pa.RecordBatch | None = None
+    largest: tuple[Any, int] | None = None
 
     @classmethod
     def of(

@@ -99,3 +99,23 @@ class Closings:
                     continue
         columns = [pa.array([k[c] for k in keys], f.type) for c, f in enumerate(schema)]
         return cls(pa.record_batch(columns, schema=schema), np.array(times, np.int64), tuple(ranges), heartbeat, ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Every tuple closes its own key: no other tuple has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """A key is closed by a tuple with another key and a larger event time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A tuple with key k closes all keys before k - slack."""
+
+    slack: Any = 0
+
+
+Promise = Unique | Clustered | Ordered

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
+from watersmeet.model.punctuations import Promise
 from watersmeet.model.windows import TimeWindow, Window
 
 
@@ -23,6 +24,7 @@ class StreamSpec:
     key: tuple[str, ...]
     window: Window
     delay: int = 0
+    promises: tuple[Promise, ...] = ()
 
     def __post_init__(self) -> None:
         for column in (self.time, *self.key):
@@ -51,6 +53,17 @@ class StreamSpec:
         return tuple(name for name in self.schema.names if name not in self.key)
 
 
+#: Kinds of joins, and the streams whose rows are heard of one by one: unmatched, or (semi) at their first match.
+HOW: dict[str, tuple[int, ...]] = {
+    "inner": (),
+    "left": (0,),
+    "right": (1,),
+    "full": (0, 1),
+    "semi": (0,),
+    "anti": (0,),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
     """Streams that meet on a common key. The result's columns are the key, then each stream's payload."""
@@ -61,6 +74,8 @@ class JoinQuery:
     def __post_init__(self) -> None:
         if len(self.streams) < 2:
             raise QueryError(f"a join needs at least two streams; {len(self.streams)} given.")
+        if self.how not in HOW:
+            raise QueryError(f'`how` is "{self.how}"; a join is one of {", ".join(HOW)}.')
         first = self.streams[0]
         for other in self.streams[1:]:
             if len(other.key) != len(first.key):
@@ -88,11 +103,25 @@ class JoinQuery:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of a result."""
+        """Columns of a result; semi and anti joins give the first stream's alone."""
         first = self.streams[0]
         fields = [first.schema.field(k) for k in first.key]
-        fields += [s.schema.field(c) for s in self.streams for c in s.payload]
+        fields += [s.schema.field(c) for s in (self.streams if self.pairs else self.streams[:1]) for c in s.payload]
         return pa.schema(fields)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether results are combinations, not single rows."""
+        return self.how not in ("semi", "anti")
+
+    @property
+    def preserved(self) -> tuple[int, ...]:
+        """Streams of which it matters whether a row has matched."""
+        return HOW[self.how]
+
+    def pads(self, i: int) -> bool:
+        """Whether a row of stream i that leaves unmatched is a result."""
+        return i in self.preserved and self.how != "semi"
 
     def describe(self) -> dict[str, object]:
         """Everything that a stored state depends on, as plain values: two queries may share a state iff equal."""
@@ -107,6 +136,7 @@ class JoinQuery:
                     "window": s.window.length if isinstance(s.window, TimeWindow) else None,
                     "closed": s.window.closed if isinstance(s.window, TimeWindow) else None,
                     "delay": s.delay,
+                    **({"promises": [repr(p) for p in s.promises]} if s.promises else {}),
                 }
                 for s in self.streams
             ],

@@ -184,8 +184,11 @@ class _Working:
 
     def _adopt(self, query: JoinQuery, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""
+        if not caches.complete(self.folder):
+            return False
         self._open(query, store)
-        caches.load(self.join, self.folder)
+        if not caches.load(self.join, self.folder):
+            return False
         if token == header.token:
             self.found["cache_hit"] = 1
             return True

@@ -120,26 +120,35 @@ class KeepingStore:
 
 def save(join: HasState, folder: Path) -> None:
     """Note beside the mapped arrays what they do not hold: progress, and which segment has which number."""
-    contents = {
-        "progress": join.progress,
-        "segments": [
-            [i, number, part.id, part.checksum, int(stream.segments.left[number])]
-            for i, stream in enumerate(join.streams)
-            for number, part in stream.segments.parts.items()
-        ],
-    }
-    (folder / CONTENTS).write_text(json.dumps(contents))
-    held = {f"{part.id}.arrow" for stream in join.streams for part in stream.segments.parts.values()}
+    segments = [
+        [i, number, part.id, part.checksum, int(stream.segments.left[number])]
+        for i, stream in enumerate(join.streams)
+        for number, part in stream.segments.parts.items()
+    ]
+    held = {f"{id}.arrow" for _, _, id, _, _ in segments}
     for file in folder.glob("*.arrow"):
         if file.name not in held:  # dropped by others, before this state caught up
             file.unlink()
+    files = [file.name for file in folder.iterdir()]
+    contents = {"progress": join.progress, "notes": join.notes(), "segments": segments, "files": files}
+    (folder / CONTENTS).write_text(json.dumps(contents))
 
 
-def load(join: HasState, folder: Path) -> None:
-    """Complete a join whose arrays are mapped from `folder`."""
+def complete(folder: Path) -> bool:
+    """Whether all is there that was saved: temporary folders are tidied up by others, too."""
+    try:
+        return all((folder / name).exists() for name in json.loads((folder / CONTENTS).read_text())["files"])
+    except FileNotFoundError:
+        return False
+
+
+def load(join: HasState, folder: Path) -> bool:
+    """Complete a join whose arrays are mapped from `folder`. False: another operator's were left there."""
     contents = json.loads((folder / CONTENTS).read_text())
     join.progress[:] = contents["progress"]
+    join.recall(contents["notes"])
     for i, number, id, checksum, left in contents["segments"]:
         with pa.memory_map(str(folder / f"{id}.arrow")) as file:
             segment = unpack(id, file.read_buffer(), checksum, verify=False)
         join.streams[i].segments.put(number, segment, left)
+    return all(len(s) == sum(s.segments.left[n] for n in s.segments.parts) for s in join.streams)

@@ -88,11 +88,12 @@ class CircularBuffers:
         """Slots of all stored tuples, oldest first. For tests; walks the whole state."""
         rings = self.rings
         places = [
-            rings.start[g] + ((rings.head[g] + np.arange(rings.count[g])) & (rings.room[g] - 1))
+            rings.start[g] + ((rings.head[g] + np.arange(rings.held[g])) & (rings.room[g] - 1))
             for g in range(self.buckets)
         ]
         every = np.concatenate(places)
-        return rings.slot[every[np.argsort(rings.when[every], kind="stable")]].astype(np.int64)
+        slots: Int64s = rings.slot[every[np.argsort(rings.when[every], kind="stable")]].astype(np.int64)
+        return slots
 
     def make_room(self, which: Int64s, keys: Keys) -> None:
         """Reserve what the tuples `which` will need, so that a kernel can store them one by one."""

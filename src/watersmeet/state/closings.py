@@ -8,6 +8,7 @@ is stored and leaves by its window) and counted.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +18,23 @@ import pyarrow as pa
 
 from watersmeet.errors import StateError
 from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL
-from watersmeet.model.punctuations import Closings, Range
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range, Unique
 from watersmeet.model.queries import StreamSpec
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.keys import Int64s, Keys, decode, encode
-from watersmeet.state.order import Order, Ranges
+from watersmeet.state.order import ABOVE, Order, Ranges
 from watersmeet.state.ordered_index import OrderedIndex
+from watersmeet.state.segments import pack
+from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.value_lists import ValueLists
 
 #: Single keys that a stream may have closed and be remembered for, per shard.
 REMEMBERED = 1 << 20
 #: Ranges likewise.
 REMEMBERED_RANGES = 1 << 14
+#: Durable closings are written anew when they have come to stand in so many segments.
+MOST_PIECES = 32
 
 Bools = npt.NDArray[np.bool_]
 
@@ -54,8 +59,13 @@ class Promises:
         self.ranges: Ranges | None = None
         self.forgotten = 0
         self.lies = 0  # promises that came after a tuple which breaks them
-        self.fresh: list[pa.RecordBatch] = []  # single closings to be made durable
+        self.fresh: Int64s = np.empty(0, np.int64)  # single closings to be made durable
         self.rewrite = False  # or all of them, because some were merged or forgotten
+        self.closed_now: Int64s = np.empty(0, np.int64)  # by unique tuples, in this batch
+        self.newest = BEFORE_ALL  # largest time seen, its keys, and those of them that are this shard's
+        self.newest_keys: pa.RecordBatch | None = None
+        self.open_keys: pa.RecordBatch | None = None
+        self.largest: Any = None  # largest key seen, as a place in the order
         self._index: OrderedIndex | None = None
 
     # ------------------------------------------------------------ hearing
@@ -74,13 +84,12 @@ class Promises:
         if self.ranges is not None and len(self.ranges):
             open_ = ~self.ranges.holds(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
-        nodes = self.lists.close(times, keys)
+        nodes, sooner = self.lists.close(np.flatnonzero(keys.valid), times, keys)
         lists = self.lists.lists
         newest = lists.newest[nodes]
         self.lies += int(np.count_nonzero((newest >= 0) & (lists.time[newest] > lists.closing[nodes])))
         self.pending_nodes = np.concatenate([self.pending_nodes, nodes])
-        if nodes.size:
-            self.fresh.append(self.closed_keys(nodes))
+        self.fresh = np.concatenate([self.fresh, nodes, sooner])
 
     def close_below(self, place: Any, time: int) -> None:
         """Close every key before `place` in the order."""
@@ -90,6 +99,73 @@ class Promises:
         low = self.order().interval(Range(None, None))
         assert low is not None, "everything is an interval"
         self.pending_ranges.append((low[0], place - 1 if order.words else place, time))
+
+    def hear_tuples(self, arrivals: Arrivals, honest: Bools, batch: Batch) -> Bools:
+        """What the tuples themselves promise, on a stream that is unique, clustered or ordered.
+
+        Tells which of them repeat the key of a unique stream: of equal keys the first by (ts, row bytes) stays.
+        """
+        broken = np.zeros(arrivals.which.size, np.bool_)
+        for promise in self.spec.promises:
+            match promise:
+                case Unique():
+                    broken |= self._repeated(arrivals, honest)
+                case Clustered():
+                    self._end_clusters(arrivals, honest & ~broken, batch)
+                case Ordered(slack):
+                    self._close_passed(batch, slack)
+        return broken
+
+    def _repeated(self, arrivals: Arrivals, honest: Bools) -> Bools:
+        which, keys = arrivals.which[honest], arrivals.keys
+        _, inverse, counts = np.unique(keys.words[which], return_inverse=True, return_counts=True)
+        twins = counts[inverse] > 1
+        rank = np.zeros(which.size, np.int64)
+        rank[twins] = row_ranks(arrivals.rows.take(pa.array(which[twins])))
+        order = np.lexsort((rank, arrivals.times[which]))
+        self.lists.close(which[order], arrivals.times, keys)
+        nodes, first = np.unique(self.lists.nodes_of(which[order], keys), return_index=True)
+        self.pending_nodes = self.pending_nodes[~np.isin(self.pending_nodes, nodes)]
+        self.lists.lists.mark[nodes] = kernel.CLOSED  # at once, whatever the delay
+        self.closed_now = np.concatenate([self.closed_now, nodes])
+        self.fresh = np.concatenate([self.fresh, nodes])
+        repeated = np.ones(which.size, np.bool_)
+        repeated[order[first]] = False
+        out = np.zeros(arrivals.which.size, np.bool_)
+        out[honest] = repeated
+        return out
+
+    def _end_clusters(self, arrivals: Arrivals, honest: Bools, batch: Batch) -> None:
+        """Close every key seen but those at the largest time of the stream, known to all shards."""
+        if batch.seen is None:
+            return
+        if batch.seen > self.newest or self.newest_keys is None:
+            self.newest, tip = batch.seen, batch.newest_keys
+        elif batch.seen == self.newest and batch.newest_keys is not None:
+            tip = pa.Table.from_batches([self.newest_keys, batch.newest_keys]).combine_chunks().to_batches()[0]
+        else:
+            tip = self.newest_keys
+        which = arrivals.which[honest]
+        keys = [arrivals.rows.column(k).take(pa.array(which)) for k in self.spec.key]
+        seen = pa.record_batch(keys, names=list(self.spec.key))
+        ours = pa.Table.from_batches([seen, *([self.open_keys] if self.open_keys is not None else [])])
+        ours = ours.group_by(list(self.spec.key)).aggregate([]).combine_chunks()
+        ours = ours.to_batches()[0] if ours.num_rows else seen.slice(0, 0)
+        at_tip = _in(ours, tip) if tip is not None else np.zeros(ours.num_rows, np.bool_)
+        self.newest_keys = tip
+        self.open_keys = ours.filter(pa.array(at_tip))
+        ended = ours.filter(pa.array(~at_tip))
+        self.close(encode(ended.columns), np.full(ended.num_rows, self.newest, np.int64))
+
+    def _close_passed(self, batch: Batch, slack: Any) -> None:
+        if batch.largest is None:
+            return
+        value, time = batch.largest
+        place = self.order()._place(value)
+        if self.largest is None or place > self.largest:
+            self.largest = place
+            low = Order(self.kinds[0])._place(value - slack) if slack else place
+            self.close_below(low, time)
 
     def order(self) -> Order:
         if self.ranges is None:
@@ -147,6 +223,7 @@ class Promises:
         due = lists.closing[self.pending_nodes] <= reached
         nodes, self.pending_nodes = self.pending_nodes[due], self.pending_nodes[~due]
         lists.mark[nodes] = kernel.CLOSED
+        nodes, self.closed_now = np.concatenate([nodes, self.closed_now]), np.empty(0, np.int64)
         ready = [r for r in self.pending_ranges if r[2] <= reached]
         self.pending_ranges = [r for r in self.pending_ranges if r[2] > reached]
         for low, high, time in ready:
@@ -168,10 +245,13 @@ class Promises:
 
     # ------------------------------------------------------------ forgetting
 
-    def trim(self) -> None:
-        """Keep what is remembered within its bound: first merge neighbours, then forget the oldest half."""
+    def trim(self) -> bool:
+        """Keep what is remembered within its bound: first merge neighbours, then forget the oldest half.
+
+        Tells whether anything was forgotten.
+        """
         if self.lists.closings <= REMEMBERED:
-            return
+            return False
         lists = self.lists.lists
         nodes = self.lists.marked()
         idle = nodes[(lists.oldest[nodes] == kernel.NIL) & (lists.mark[nodes] == kernel.ANNOUNCED)]
@@ -188,6 +268,8 @@ class Promises:
             oldest = idle[np.argsort(lists.closing[idle], kind="stable")][: max(1, REMEMBERED // 2)]
             self.lists.forget(oldest)
             self.forgotten += int(oldest.size)
+            return True
+        return False
 
     def _mergeable(self) -> bool:
         order = Order(self.kinds[0])
@@ -212,11 +294,132 @@ class Promises:
         self.lists.forget(idle[~keep])
         return idle[keep]
 
+    def finished_parts(self, low: Any, high: Any) -> list[tuple[Any, Any]]:
+        """A range just closed, without the keys of which tuples are still held (and that are not announced)."""
+        lists, words = self.lists.lists, self.order().words
+        inside = self.index.between(low, high)
+        held = inside[(lists.oldest[inside] >= 0) & (lists.mark[inside] < kernel.ANNOUNCED)]
+        parts = []
+        for place in np.sort(self.index.places(held)).tolist():
+            parts.append((low, place - 1 if words else place))
+            low = place + 1 if words else place + b"\0"
+        parts.append((low, high))
+        return [(a, b) for a, b in parts if (a <= b if words else a < b)]
+
+    def closed_parts(self, low: Any, high: Any) -> list[tuple[Any, Any]]:
+        """What this stream, too, has closed of a range that the other has."""
+        r = self.ranges
+        if r is None:
+            return []
+        parts = [(max(low, a), min(high, b)) for a, b in zip(r.low, r.high, strict=True)]
+        return [(a, b) for a, b in parts if (a <= b if r.order.words else a < b)]
+
     # ------------------------------------------------------------ durable form
 
     def closed_keys(self, nodes: Int64s) -> pa.RecordBatch:
-        """Keys of these nodes and the times of their closings, as rows."""
+        """Keys of these nodes, the times of their closings, and whether these are effective, as rows."""
         lists = self.lists.lists
         columns = decode(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes], self.kinds)
-        names = [*self.spec.key, "closed at"]
-        return pa.record_batch([*columns, pa.array(lists.closing[nodes])], names=names)
+        facts = [pa.array(lists.closing[nodes]), pa.array(lists.mark[nodes] >= kernel.CLOSED)]
+        return pa.record_batch([*columns, *facts], names=[*self.spec.key, "closed at", "effective"])
+
+    def deltas(self, known: int) -> list[tuple[pa.RecordBatch, bool]]:
+        """Closings since the last time, or all of them where these stand in many pieces or some were forgotten."""
+        nodes, self.fresh = np.unique(self.fresh), np.empty(0, np.int64)
+        if self.rewrite or (known >= MOST_PIECES and nodes.size):
+            self.rewrite = False
+            return [(self.closed_keys(self.lists.marked()), True)]
+        return [(self.closed_keys(nodes), False)] if nodes.size else []
+
+    def replay(self, rows: pa.RecordBatch) -> None:
+        """Take closings up again."""
+        count = len(self.kinds)
+        keys = encode(rows.columns[:count])
+        times = rows.column(count).to_numpy(zero_copy_only=False).copy()
+        which = np.arange(rows.num_rows)
+        self.lists.close(which, times, keys)
+        nodes, effective = self.lists.nodes_of(which, keys), np.asarray(rows.column(count + 1))
+        marks = self.lists.lists.mark
+        marks[nodes[effective]] = np.maximum(marks[nodes[effective]], kernel.CLOSED)
+        pending = np.union1d(self.pending_nodes, nodes)
+        self.pending_nodes = pending[marks[pending] == kernel.PENDING]
+
+    def all_effective(self, progress: int) -> Effect:
+        """Everything that is effective, after all was read again."""
+        self.take_effect(progress)
+        nodes = self.lists.marked()
+        nodes = nodes[self.lists.lists.mark[nodes] >= kernel.CLOSED]
+        r = self.ranges
+        return Effect(nodes, list(zip(r.low, r.high, r.time, strict=True)) if r is not None else [])
+
+    def notes(self) -> dict[str, Any]:
+        """What is remembered beside single closings, as JSON."""
+        r = self.ranges
+        ranges = list(zip(r.low, r.high, r.time, strict=True)) if r is not None else []
+        return {
+            "ranges": [[_json(low), _json(high), time] for low, high, time in ranges],
+            "pending": [[_json(low), _json(high), time] for low, high, time in self.pending_ranges],
+            "newest": self.newest,
+            "newest_keys": _packed(self.newest_keys),
+            "open_keys": _packed(self.open_keys),
+            "largest": _json(self.largest),
+            "forgotten": self.forgotten,
+            "lies": self.lies,
+        }
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        if notes["ranges"] or notes["pending"]:
+            self.order()
+            assert self.ranges is not None
+            self.ranges = Ranges(self.ranges.order)
+            for low, high, time in notes["ranges"]:
+                self.ranges.add(_place(low), _place(high), time)
+        self.pending_ranges = [(_place(low), _place(high), time) for low, high, time in notes["pending"]]
+        self.newest, self.forgotten, self.lies = notes["newest"], notes["forgotten"], notes["lies"]
+        self.newest_keys, self.open_keys = _unpacked(notes["newest_keys"]), _unpacked(notes["open_keys"])
+        self.largest = _place(notes["largest"])
+        lists = self.lists.lists
+        top = int(lists.meta[kernel.NODE_TOP])
+        self.pending_nodes = np.flatnonzero((lists.mark[:top] == kernel.PENDING) & (lists.length[:top] != kernel.NIL))
+
+
+def row_ranks(rows: pa.RecordBatch) -> Int64s:
+    """Places of rows in the order of their bytes, equal rows alike: what breaks a tie of times."""
+    keys = encode(rows.columns)
+    if not keys.data.size:
+        return np.unique(keys.words, return_inverse=True)[1]
+    whole = keys.data.tobytes()
+    texts = [whole[a:b] for a, b in zip(keys.offsets[:-1].tolist(), keys.offsets[1:].tolist(), strict=True)]
+    places = {text: i for i, text in enumerate(sorted(set(texts)))}
+    return np.array([places[text] for text in texts], np.int64)
+
+
+def _in(rows: pa.RecordBatch, others: pa.RecordBatch) -> Bools:
+    """Which of these keys stand among the others, of which there are few."""
+    have = {_exact(encode(others.columns), i) for i in range(others.num_rows)}
+    keys = encode(rows.columns)
+    return np.array([_exact(keys, i) in have for i in range(len(keys))], np.bool_)
+
+
+def _exact(keys: Keys, i: int) -> tuple[int, bytes]:
+    return int(keys.words[i]), keys.data[keys.offsets[i] : keys.offsets[i + 1]].tobytes()
+
+
+def _json(place: Any) -> Any:
+    if isinstance(place, bytes):
+        return {"bytes": base64.b64encode(place).decode()}
+    return {"above": True} if place is ABOVE else None if place is None else int(place)
+
+
+def _place(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ABOVE if "above" in value else base64.b64decode(value["bytes"])
+    return value
+
+
+def _packed(rows: pa.RecordBatch | None) -> str | None:
+    return None if rows is None else base64.b64encode(pack(rows)).decode()
+
+
+def _unpacked(text: str | None) -> pa.RecordBatch | None:
+    return None if text is None else pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()

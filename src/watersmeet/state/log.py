@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -69,12 +70,23 @@ class MemoryStore:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A living segment: of which stream, how large, and what its bytes must sum to."""
+    """A living segment: of which stream, how large, what its bytes must sum to, and what it holds: rows, or a delta."""
 
     id: int
     stream: int
     size: int
     checksum: int
+    kind: str = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Something durable beside the rows: what a batch added to it or, if `whole`, all there is of it now."""
+
+    kind: str
+    stream: int
+    rows: pa.RecordBatch
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,7 @@ class Header:
     batches: int = 0
     segments: list[Entry] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
-    totals: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
     def pack(self) -> bytes:
         body = json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -166,6 +178,21 @@ class HasState(Protocol):
 
     def alive_from(self, i: int) -> int: ...
 
+    def notes(self) -> dict[str, Any]:
+        """Small facts beside the rows, as JSON."""
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        """Take such facts up again, before any segment."""
+
+    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
+        """What the last step changed beside the rows; `entries` are the deltas that are durable by now."""
+
+    def replay(self, delta: Delta) -> None:
+        """Take a delta up again, after the rows it may speak of."""
+
+    def restored(self) -> None:
+        """All is read: forget what the progress and the promises, taken together, say is dead."""
+
 
 def begin(query: JoinQuery, shard: int = 0, shards: int = 1) -> Header:
     """The header of a state that holds nothing yet."""
@@ -175,8 +202,10 @@ def begin(query: JoinQuery, shard: int = 0, shards: int = 1) -> Header:
 def rebuild(join: HasState, header: Header, store: Store) -> None:
     """Fill an empty join with everything the header lists."""
     join.progress[:] = header.progress
+    join.recall(header.notes)
     for entry in header.segments:
         _restore(join, entry, store)
+    join.restored()
 
 
 def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
@@ -190,9 +219,11 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     added = {id for v in missed for id in v.added}
     listed = {entry.id for entry in header.segments}
     join.progress[:] = header.progress
+    join.recall(header.notes)
     for entry in header.segments:
         if entry.id in added:
             _restore(join, entry, store)
+    join.restored()
     for i, stream in enumerate(join.streams):
         stream.expire_before(join.alive_from(i))
         for number in stream.segments.empty():
@@ -209,7 +240,10 @@ def _restore(join: HasState, entry: Entry, store: Store) -> None:
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
     segment = unpack(entry.id, data, entry.checksum)
-    join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
+    if entry.kind == "rows":
+        join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
+    else:
+        join.replay(Delta(entry.kind, entry.stream, segment.rows))
 
 
 def commit(join: HasState, header: Header, store: Store) -> Header:
@@ -229,6 +263,12 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
             for number in worn:
                 removed.append(stream.segments.drop(number).id)
             writer.write(stream, i, living, slots)
+    known = [e for e in header.segments if e.kind != "rows"]
+    for delta in join.deltas(known, rewritten=rewritten):
+        if delta.whole:
+            rewritten = True
+            removed += [e.id for e in known if (e.kind, e.stream) == (delta.kind, delta.stream)]
+        writer.note(delta)
     gone = set(removed)
     for id in removed:
         store.remove_segment(id)
@@ -244,7 +284,7 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
         header.batches + 1,
         [e for e in [*header.segments, *writer.entries] if e.id not in gone],
         [*header.versions, Version(token, [e.id for e in writer.entries], rewritten)][-REMEMBERED_VERSIONS:],
-        header.totals,
+        join.notes(),
     )
     store.write_header(new.pack())
     join.arrivals = []
@@ -259,14 +299,23 @@ class _Writer:
         self.store = store
         self.entries: list[Entry] = []
 
+    def note(self, delta: Delta) -> None:
+        if delta.rows.num_rows:
+            data = pack(delta.rows)
+            self._put(data, delta.stream, delta.kind)
+
+    def _put(self, data: pa.Buffer, stream: int, kind: str) -> Entry:
+        entry = Entry(self.next_id, stream, data.size, zlib.crc32(memoryview(data)), kind)
+        self.store.write_segment(entry.id, data)
+        self.entries.append(entry)
+        self.next_id += 1
+        return entry
+
     def write(self, stream: StreamState[Any], index: int, rows: pa.RecordBatch | pa.Table, slots: Int64s) -> None:
         at = 0
         for piece in slices(rows):
             data = pack(piece)
-            checksum = zlib.crc32(memoryview(data))
-            segment = unpack(self.next_id, data, checksum, verify=False)
-            self.store.write_segment(self.next_id, data)
-            self.entries.append(Entry(self.next_id, index, data.size, checksum))
+            entry = self._put(data, index, "rows")
+            segment = unpack(entry.id, data, entry.checksum, verify=False)
             stream.adopt(segment, slots[at : at + piece.num_rows])
             at += piece.num_rows
-            self.next_id += 1

@@ -43,6 +43,8 @@ class StreamState(Generic[IndexT]):
         self.spec = spec
         self.lists = lists
         self.segments = Segments()
+        self.shed = False  # rewrite every segment with a dead row: what says that it is dead will be forgotten
+        self.has_shed = False  # that was done
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -72,12 +74,15 @@ class StreamState(Generic[IndexT]):
         return arrivals.number
 
     def probe(
-        self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int
+        self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int, track: bool = False
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Matches of the batch's rows as (row, segment number, row there), grouped by segment number."""
+        """Matches of the batch's rows as (row, segment number, row there), grouped by segment number.
+
+        With `track` the stored tuples found are noted as matched.
+        """
         if not len(self):
             return
-        for rows, slots in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead):
+        for rows, slots in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track):
             numbers = self.lists.segment[slots]
             order = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort, in numpy
             yield rows[order], numbers[order], self.lists.row[slots[order]]
@@ -116,6 +121,9 @@ class StreamState(Generic[IndexT]):
         many small ones, those of the most frequent size (within a factor of four): a row's segment grows several
         times larger with every rewriting, so a row is rewritten O(log(SMALL_BYTES / batch)) times."""
         parts, left = self.segments.parts, self.segments.left
+        if self.shed:
+            self.shed, self.has_shed = False, True
+            return [n for n, s in parts.items() if left[n] < s.rows.num_rows]
         dead = sum(s.size for s in parts.values()) - self.segments.bytes
         if dead > self.segments.bytes + SMALL_BYTES:
             return [n for n, s in parts.items() if left[n] * 2 < s.rows.num_rows]

@@ -130,13 +130,15 @@ class ValueLists:
         """Forget these tuples."""
         closings.discard(self.lists, slots, left)
 
-    def close(self, times: Int64s, keys: Keys) -> Int64s:
-        """Note that this stream has closed these keys at these times; nodes of those that were open before."""
-        which = np.flatnonzero(keys.valid)
+    def close(self, which: Int64s, times: Int64s, keys: Keys) -> tuple[Int64s, Int64s]:
+        """Note that this stream has closed the keys `which` at these times.
+
+        Gives the nodes of those that were open before, and of those whose closing is now an earlier one.
+        """
         self._make_room(which.size, keys, tuples=False)
         nodes = np.empty(which.size, np.int64)
         closings.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
-        return nodes[nodes != kernel.NIL]
+        return nodes[nodes > kernel.NIL], kernel.NIL - 1 - nodes[nodes < kernel.NIL]
 
     def nodes_of(self, which: Int64s, keys: Keys) -> Int64s:
         """The node of each of these keys, NIL where there is none."""
@@ -160,10 +162,15 @@ class ValueLists:
             gone.append(room[:n].copy())
         return _joined(gone)
 
-    def finish(self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_]) -> Int64s:
-        """Of these closed nodes those that can be announced now (and are from here on)."""
+    def finish(
+        self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]
+    ) -> Int64s:
+        """Of these closed nodes those that can be announced now (and are from here on).
+
+        `padded`: whether unmatched rows of this stream, and of the other, are results.
+        """
         out = np.empty(nodes.size, np.int64)
-        return out[: closings.finish(self.lists, nodes, other.lists, others_closed, out)]
+        return out[: closings.finish(self.lists, nodes, other.lists, others_closed, *padded, out)]
 
     def marks(self, nodes: Int64s) -> npt.NDArray[np.uint8]:
         """What the stream has said about these nodes' keys; OPEN for NIL."""
