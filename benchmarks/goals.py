@@ -121,11 +121,15 @@ def _growth(case: CaseResults | None) -> Verdict:
 
 
 def _same_results(name: str, case: CaseResults) -> Verdict:
-    """Every join that ran must have found exactly the pairs that the definition gives."""
-    runs = [run for contender in JOINS for run in measures.runs_of(case, contender)]
-    wrong = sorted({f"{r['contender']}: {r['results']:,}" for r in runs if r["results"] != r["expected_results"]})
-    expected = {r["expected_results"] for r in runs}
-    text, asked = "results, of every join alike", " / ".join(f"{e:,}" for e in expected) or "–"
-    if not runs:
+    """Every join that was started must have finished and found exactly the pairs that the definition gives."""
+    started = [run for run in case["runs"] if run["contender"] in JOINS]
+    finished = [run for run in started if "error" not in run]
+    wrong = {f"{r['contender']}: {r['results']:,}" for r in finished if r["results"] != r["expected_results"]}
+    wrong |= {f"{run['contender']}: failed" for run in started if "error" in run}
+    text, asked = "results, of every join alike", " / ".join({f"{r['expected_results']:,}" for r in finished}) or "–"
+    if not started:
         return Verdict(text, name, asked, "–", "not measured")
-    return Verdict(text, name, asked, "; ".join(wrong) or asked, "does not hold" if wrong else "holds")
+    missing = [join for join in case["joins"] if join not in {run["contender"] for run in started}]
+    without = f", without {' and '.join(missing)}" if missing else ""
+    measured = ("; ".join(sorted(wrong)) or asked) + without
+    return Verdict(text, name, asked, measured, "does not hold" if wrong else "holds")

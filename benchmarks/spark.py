@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks import chart, data, report
-from benchmarks.cases import CASES, EVERYONE, NATIVE_MEMORY, NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4, Case
+from benchmarks.cases import CASES, EVERYONE, JOINS, NATIVE_MEMORY, NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4, Case
 
 RESULTS = Path(__file__).parent / "results"
 LONGEST_RUN = 3600  # seconds
@@ -38,43 +38,35 @@ def guess_seconds(contender: str, case: Case) -> float:
     return START_UP + len(case.phases) * PER_BATCH + case.rows / ROWS_PER_SECOND.get(contender, 600_000)
 
 
-def schedule(cases: list[Case], wanted: list[str]) -> list[tuple[Case, int, str]]:
-    """Case by case; within a case every repetition visits all contenders, each time beginning with another one."""
-    runs = []
-    for case in cases:
-        names = [name for name in case.contenders if name in wanted]
-        for repetition in range(case.repetitions):
-            turn = repetition % max(len(names), 1)
-            runs += [(case, repetition, name) for name in names[turn:] + names[:turn]]
-    return runs
+def schedule(case: Case, wanted: list[str]) -> list[tuple[int, str]]:
+    """Every repetition visits all contenders, each time beginning with another one."""
+    names = [name for name in case.contenders if name in wanted]
+    turns = [repetition % max(len(names), 1) for repetition in range(case.repetitions)]
+    return [(repetition, name) for repetition, turn in enumerate(turns) for name in names[turn:] + names[:turn]]
 
 
-def run_all(cases: list[Case], wanted: list[str], quick: bool, console: Console) -> dict[str, Any]:
-    runs = schedule(cases, wanted)
-    total = sum(guess_seconds(name, case) for case, _, name in runs)
-    done, found = 0.0, {case.name: describe(case, quick) for case in cases}
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
+def run_all(
+    cases: list[Case], wanted: list[str], quick: bool, console: Console
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each case's name and results, as soon as it is through."""
+    described = {case.name: describe(case, quick) for case in cases}
+    total, done = sum(guess_seconds(name, case) for case in cases for _, name in schedule(case, wanted)), 0.0
+    words, left = TextColumn("{task.description}"), TextColumn("left:")
+    columns = (words, BarColumn(), TimeElapsedColumn(), left, TimeRemainingColumn())
     with Progress(*columns, console=console, speed_estimate_period=86_400) as progress:
         bar = progress.add_task("", total=total)
-        for case, repetition, name in runs:
-            progress.update(bar, description=f"{case.name}, {repetition + 1} of {case.repetitions}: {name}")
+        for case in cases:
             data.make(case)
-            guess = guess_seconds(name, case)
-            tick = partial(_advance, progress, bar, done, guess)
-            found[case.name]["runs"].append(
-                {"repetition": repetition} | (outcome := run_one(name, case.name, quick, tick))
-            )
-            done += guess
-            progress.update(bar, completed=done)
-            if "error" in outcome:
-                progress.console.print(f"[red]{case.name}, {name}: {outcome['error']}")
-    return found
+            for repetition, name in schedule(case, wanted):
+                progress.update(bar, description=f"{case.name}, {repetition + 1} of {case.repetitions}: {name}")
+                guess = guess_seconds(name, case)
+                outcome = run_one(name, case.name, quick, partial(_advance, progress, bar, done, guess))
+                described[case.name]["runs"].append({"repetition": repetition} | outcome)
+                done += guess
+                progress.update(bar, completed=done)
+                if "error" in outcome:
+                    progress.console.print(f"[red]{case.name}, {name}: {outcome['error']}")
+            yield case.name, described[case.name]
 
 
 def _advance(progress: Progress, bar: TaskID, done: float, guess: float, seconds: float) -> None:
@@ -121,6 +113,7 @@ def describe(case: Case, quick: bool) -> dict[str, Any]:
     return {
         "about": case.about,
         "quick": quick,
+        "joins": [name for name in case.contenders if name in JOINS],
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": {"cores": os.cpu_count(), "CPU": _cpu(), "memory": f"{_memory():.0f} GB"},
         "versions": {"Python": platform.python_version(), "Java": _java()} | packages,
@@ -173,8 +166,9 @@ def main() -> None:
     if not options.redraw:
         chosen = [CASES[name] for name in options.only or CASES]
         cases = [case.quick() for case in chosen] if options.quick else chosen
-        results["cases"] |= run_all(cases, options.contender or list(EVERYONE), options.quick, console)
-        stored.write_text(json.dumps(results, indent=1))
+        for name, found in run_all(cases, options.contender or list(EVERYONE), options.quick, console):
+            results["cases"][name] = found
+            stored.write_text(json.dumps(results, indent=1))
     write(results, folder, console)
 
 

@@ -9,12 +9,28 @@ from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined, join
+    from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
     from watersmeet.spark.session import configure, session
     from watersmeet.spark.streams import Stream, stream
     from watersmeet.spark.write import write
 
 __version__ = "0.1.0"
-__all__ = ["Joined", "Stream", "WatersmeetError", "configure", "join", "session", "stream", "write"]
+__all__ = [
+    "Joined",
+    "Stream",
+    "WatersmeetError",
+    "clustered",
+    "configure",
+    "end",
+    "heartbeat",
+    "join",
+    "ordered",
+    "session",
+    "stream",
+    "unique",
+    "when",
+    "write",
+]
 
 #: Names that need Spark are found when first asked for: `import watersmeet` itself loads neither Spark nor Numba.
 _ROOMS = {
@@ -25,6 +41,7 @@ _ROOMS = {
     "Stream": "streams",
     "stream": "streams",
     "write": "write",
+    **dict.fromkeys(("clustered", "end", "heartbeat", "ordered", "unique", "when"), "punctuations"),
 }
 
 

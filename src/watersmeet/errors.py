@@ -11,6 +11,7 @@
     │   ├── StateFormatError  ... it was written in another format
     │   ├── StateMismatchError... it belongs to another query, window, key or number of shards
     │   └── StateCorruptError ... a part is missing or its checksum is wrong
+    ├── ViolationError        a stream broke its word, and the query was told to stop then
     └── MissingExtraError     an optional package is not installed
 
 Messages name the argument, the rule, the reason, and end in a hint.
@@ -63,6 +64,10 @@ class StateMismatchError(StateError):
 
 class StateCorruptError(StateError):
     """A part of the state is missing or is not what was written."""
+
+
+class ViolationError(WatersmeetError):
+    """A tuple came against a punctuation of its own stream, and `on_violation` is "error"."""
 
 
 class MissingExtraError(WatersmeetError, ImportError):

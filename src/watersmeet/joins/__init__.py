@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.nested_loop import NestedLoopJoin
+from watersmeet.joins.pjoin import PJoin
+from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.running import RunningJoin
 from watersmeet.joins.windowed_hash import WindowedHashJoin
 from watersmeet.model.queries import JoinQuery
@@ -24,7 +26,13 @@ class Join(Protocol):
     def start(self, arrays: Arrays | None = None) -> RunningJoin[Any]: ...
 
 
-JOINS: dict[str, type[Any]] = {"hash": HashJoin, "nested_loop": NestedLoopJoin, "windowed_hash": WindowedHashJoin}
+JOINS: dict[str, type[Any]] = {
+    "hash": HashJoin,
+    "nested_loop": NestedLoopJoin,
+    "windowed_hash": WindowedHashJoin,
+    "pjoin": PJoin,
+    "pwjoin": PWJoin,
+}
 
 
 def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,12 @@ import pyarrow as pa
 from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
 from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL, Batch
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.outputs import plain
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.closings import Effect, Promises
-from watersmeet.state.keys import Int64s
+from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.unmatched import Unmatched
@@ -62,7 +64,6 @@ class RunningPWJoin(RunningHashJoin):
         super().__init__(query, arrays)
         self.promises = [Promises(s.spec, s.lists) for s in self.streams]
         self.unmatched = Unmatched(query, self.streams)
-        self.violations: list[pa.RecordBatch] = []
         self.announced: list[pa.RecordBatch] = []
         self.announced_ranges: list[tuple[Any, Any]] = []
 
@@ -213,6 +214,26 @@ class RunningPWJoin(RunningHashJoin):
         nodes = np.unique(nodes)
         closed = self.promises[1 - i].closed_nodes(own, nodes)
         return own.finish(nodes, other, closed, (self.query.pads(i), self.query.pads(1 - i)))
+
+    def promised_at(self, i: int) -> int | None:
+        row = self.violations[i].slice(0, 1)
+        return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
+
+    def output_progress(self) -> int:
+        """No result to come is older than this."""
+        stored = [s.lists.oldest_time() for i, s in enumerate(self.streams) if self.query.pads(i)]
+        return min([*self.progress, *(t for t in stored if t is not None)])
+
+    def output_punctuations(self) -> list[str]:
+        said = []
+        for rows in self.announced:
+            said += [json.dumps({"key": list(map(plain, key))}) for key in zip(*rows.to_pydict().values(), strict=True)]
+        for low, high in self.announced_ranges:
+            said.append(json.dumps({"range": self.promises[0].order().spell(low, high)}))
+        beat = self.output_progress()
+        if BEFORE_ALL < beat:
+            said.append(json.dumps({"heartbeat": beat}) if beat < AFTER_ALL else json.dumps({"end": True}))
+        return said
 
     # ------------------------------------------------------------ the durable form
 

@@ -27,6 +27,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.progress = [BEFORE_ALL] * len(query.streams)
         self.counters = Counters()
         self.late: list[pa.RecordBatch] = []
+        self.violations: list[pa.RecordBatch] = []
         self.arrivals: list[Arrivals] = []
 
     @abstractmethod
@@ -41,6 +42,14 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Tuples of stream i with an event time before this cannot match anything that may still come."""
         others = (p for j, p in enumerate(self.progress) if j != i)
         return min(others) - self.query.streams[i].window.reach
+
+    def output_punctuations(self) -> list[str]:
+        """What the last step lets the output promise, each as JSON."""
+        return []
+
+    def promised_at(self, i: int) -> int | None:
+        """Event time of the punctuation that the first of `violations[i]` came against."""
+        return None
 
     def notes(self) -> dict[str, Any]:
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""

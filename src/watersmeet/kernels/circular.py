@@ -162,7 +162,7 @@ def expire_bucket(rings, g, before, left):
     meta = rings.meta
     gone = 0
     while rings.held[g] > 0:
-        p = place(rings, g, 0)
+        p = rings.start[g] + rings.head[g]
         if rings.when[p] >= before:
             break
         s = rings.slot[p]

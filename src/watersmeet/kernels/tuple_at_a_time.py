@@ -17,9 +17,9 @@ from watersmeet.kernels.hashing import OPTIONS
 # How much of a stream's state an arrival looks through for tuples to invalidate.
 NOTHING, BUCKET, EVERYTHING = range(3)
 
-# Places in `cursor`: where to go on, then what was done so far, then the sampling of occupancy.
-(AT, NEXT, STOP, PROBED, CHECKED, INSERTED, INVALIDATED, DUE, SAMPLED) = range(9)
-CURSOR = 9
+# Places in `cursor`: where to go on, matches of this call, work of the batch so far, sampling of occupancy.
+(AT, NEXT, STOP, FOUND, PROBED, CHECKED, INSERTED, INVALIDATED, DUE, SAMPLED) = range(10)
+CURSOR = 10
 
 
 class News(NamedTuple):
@@ -67,7 +67,7 @@ def same_bytes(rings, s, data, start, length):
 
 
 @njit(**OPTIONS)
-def scan(rings, g, word, data, start, length, entry, cursor, n_out, out):
+def scan(rings, g, word, data, start, length, entry, cursor, out):
     """Matches of one key among the tuples NEXT to STOP of bucket g, as long as `out` has room."""
     first, mask, begin = rings.head[g], rings.room[g] - 1, rings.start[g]
     for j in range(cursor[NEXT], cursor[STOP]):
@@ -75,19 +75,19 @@ def scan(rings, g, word, data, start, length, entry, cursor, n_out, out):
         if rings.word[p] == word:
             s = rings.slot[p]
             if same_bytes(rings, s, data, start, length):
-                if n_out == out.shape[1]:
+                n = cursor[FOUND]
+                if n == out.shape[1]:
                     cursor[NEXT] = j
-                    return n_out
-                out[0, n_out] = entry
-                out[1, n_out] = rings.segment[s]
-                out[2, n_out] = rings.row[s]
-                n_out += 1
+                    return
+                out[0, n] = entry
+                out[1, n] = rings.segment[s]
+                out[2, n] = rings.row[s]
+                cursor[FOUND] = n + 1
     cursor[NEXT] = cursor[STOP]
-    return n_out
 
 
 @njit(**OPTIONS)
-def arrive(own, other, mine, theirs, entry, scopes, cursor, n_out, out):
+def arrive(own, other, mine, theirs, entry, scopes, cursor, out):
     """One tuple: invalidate, probe, insert. Not done if NEXT is left before STOP: `out` is full."""
     i = entry >> 1
     t, word, start = mine.times[i], mine.words[i], mine.offsets[i]
@@ -100,9 +100,9 @@ def arrive(own, other, mine, theirs, entry, scopes, cursor, n_out, out):
         cursor[NEXT] = first_from(other, g, t - theirs.reach)
         cursor[STOP] = first_from(other, g, t + mine.reach + 1)
         cursor[PROBED] += cursor[STOP] - cursor[NEXT]
-    n_out = scan(other, g, word, mine.data, start, length, entry, cursor, n_out, out)
+    scan(other, g, word, mine.data, start, length, entry, cursor, out)
     if cursor[NEXT] < cursor[STOP]:
-        return n_out
+        return
     cursor[NEXT] = NIL
     if t >= alive:
         s = take_slot(own, mine.data, start, length, mine.segment, i)
@@ -110,7 +110,6 @@ def arrive(own, other, mine, theirs, entry, scopes, cursor, n_out, out):
         mine.slots[i] = s
         mine.left[mine.segment] += 1
         cursor[INSERTED] += 1
-    return n_out
 
 
 @njit(**OPTIONS)
@@ -121,7 +120,7 @@ def join(a, b, from_a, from_b, order, scopes, every, cursor, samples, out):
     free, and taken again, by the end of the call.) Done when cursor[AT] == order.size. When the merge passes a
     multiple of `every` (0: never), `samples` gets that time and the number of tuples stored on both sides.
     """
-    n_out = 0
+    cursor[FOUND] = 0
     while cursor[AT] < order.size:
         entry = order[cursor[AT]]
         from_first = (entry & 1) == 0
@@ -134,10 +133,10 @@ def join(a, b, from_a, from_b, order, scopes, every, cursor, samples, out):
                 cursor[SAMPLED] += 1
                 cursor[DUE] = t - t % every + every
         if from_first:
-            n_out = arrive(a, b, from_a, from_b, entry, scopes, cursor, n_out, out)
+            arrive(a, b, from_a, from_b, entry, scopes, cursor, out)
         else:
-            n_out = arrive(b, a, from_b, from_a, entry, scopes, cursor, n_out, out)
+            arrive(b, a, from_b, from_a, entry, scopes, cursor, out)
         if cursor[NEXT] != NIL:
-            return n_out
+            break
         cursor[AT] += 1
-    return n_out
+    return cursor[FOUND]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import closings, hashing, lists
+from watersmeet.kernels import circular, closings, hashing, lists, tuple_at_a_time
 from watersmeet.kernels.lists import KINDS
 
+#: The joins over circular buffers; their kernels are warmed for those who use them.
+CIRCULAR = ("nested_loop", "windowed_hash")
 
-def warm_up() -> None:
+
+def warm_up(*algorithms: str) -> None:
     """Call each kernel once on next to nothing. Takes about ten seconds the first time, then a fraction of one."""
+    if set(algorithms) & set(CIRCULAR):
+        _warm_up_circular()
     none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
     data, two = np.zeros(1, np.uint8), np.zeros(2, np.int64)
     hashing.hash_rows(data, two, -1, one.copy())
@@ -31,3 +36,23 @@ def warm_up() -> None:
     closings.discard(empty, none, left)
     closings.forget(empty, nodes)
     lists.insert(empty, none, one, one, data, two, none)
+
+
+def _warm_up_circular() -> None:
+    one, two, data = np.zeros(1, np.int64), np.zeros(2, np.int64), np.zeros(1, np.uint8)
+    a, b = (
+        circular.Rings(**{f: np.zeros(1 if f in circular.BUCKET_FIELDS else 64, k) for f, k in circular.KINDS.items()})
+        for _ in range(2)
+    )
+    for rings in (a, b):
+        rings.meta[circular.SLOT_FREE] = circular.NIL
+        rings.meta[circular.FREE_RING :] = circular.NIL
+        circular.reserve(rings, one, one)
+    circular.insert(a, one, one, one, data, two, 0, one.copy())
+    news = tuple_at_a_time.News(one, one, data, two, one.copy(), one.copy(), 0, 1, 0, 0)
+    cursor, out = np.zeros(tuple_at_a_time.CURSOR, np.int64), np.zeros((3, 4), np.int64)
+    cursor[tuple_at_a_time.NEXT] = circular.NIL
+    tuple_at_a_time.join(a, b, news, news, two[:1], two, 0, cursor, np.zeros((0, 3), np.int64), out)
+    circular.stale(a, 0)
+    circular.expire(a, 1, one.copy())
+    circular.pack_arena(a, np.zeros(64, np.uint8))

@@ -7,16 +7,19 @@ that the partition saw, so all shards know the same progress and are called in e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.kernels.hashing import split_rows
-from watersmeet.model.batches import NO_TIME, no_rows
+from watersmeet.model.batches import NO_TIME, Batch, micros, no_rows
+from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range
 from watersmeet.model.queries import StreamSpec
+from watersmeet.spark.punctuations import flag, part
 from watersmeet.state.keys import encode
 
 #: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
@@ -24,50 +27,158 @@ GATHER_BYTES = 64 << 20
 
 #: `seen` is `NO_TIME` where there was none: a NULL would make pandas read the whole column as floats.
 PACKED = pa.schema(
-    [("shard", pa.int32()), ("stream", pa.int32()), ("seen", pa.int64()), ("rows", pa.int64()), ("blob", pa.binary())]
+    [
+        ("shard", pa.int32()),
+        ("stream", pa.int32()),
+        ("seen", pa.int64()),
+        ("rows", pa.int64()),
+        ("blob", pa.binary()),
+        ("kind", pa.int32()),
+    ]
 )
-PACKED_DDL = "shard int, stream int, seen bigint, rows bigint, blob binary"
+PACKED_DDL = "shard int, stream int, seen bigint, rows bigint, blob binary, kind int"
+#: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys, or the largest; heartbeats and ends.
+ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS = range(6)
+
+
+def blob_schema(kind: int, spec: StreamSpec) -> pa.Schema:
+    """Columns of a blob of this kind."""
+    keys = [spec.schema.field(k) for k in spec.key]
+    time = pa.field("time", pa.int64())
+    match kind:
+        case 0:
+            return spec.schema
+        case 2:
+            low, high = (pa.field(end, keys[0].type) for end in ("low", "high"))
+            return pa.schema([low, high, ("low_closed", pa.bool_()), ("high_closed", pa.bool_()), time])
+        case 5:
+            return pa.schema([time, ("ended", pa.bool_())])
+        case _:
+            return pa.schema([*keys, time])
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A kind of punctuation among the rows; its columns are called as in `punctuations.flag` and `.part`."""
+
+    number: int
+    kind: str
+    low_closed: bool = True
+    high_closed: bool = True
 
 
 @dataclass(frozen=True)
 class Packer:
-    """Packs the rows of stream number `index` for the shards `ids`. A function for `mapInArrow`."""
+    """Packs rows and punctuations of stream number `index` for the shards `ids`. A function for `mapInArrow`.
+
+    Rows and closed keys go to the shard of their key, everything else to all shards. With `tuples` false all rows that
+    are not punctuations are left out: the DataFrame is one of punctuations only.
+    """
 
     spec: StreamSpec
     index: int
     ids: tuple[int, ...]
+    signs: tuple[Signed, ...] = ()
+    tuples: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        seen: int | None = None
+        sent = False
         for rows in gather(batches):
-            rows = rows.cast(self.spec.schema)
-            newest = pc.max(rows.column(self.spec.time)).cast(pa.int64()).as_py()
-            seen = newest if seen is None or (newest is not None and newest > seen) else seen
-            yield self._blobs(rows, newest)
-        if seen is None:
+            sent = True
+            if self.signs:
+                rows = yield from self._signs(rows)
+            yield from self._rows(rows)
+        if not sent:
             yield self._blobs(no_rows(self.spec.schema), None)
 
-    def _blobs(self, rows: pa.RecordBatch, seen: int | None) -> pa.RecordBatch:
+    def _rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = rows.select(self.spec.schema.names).cast(self.spec.schema)
+        seen = _latest(rows.column(self.spec.time))
+        yield self._blobs(rows, seen)
+        if seen is None:
+            return
+        for promise in self.spec.promises:
+            keys = pa.record_batch(
+                [*(rows.column(k) for k in self.spec.key), rows.column(self.spec.time).cast(pa.int64())],
+                schema=blob_schema(NEWEST, self.spec),
+            )
+            if isinstance(promise, Clustered):
+                yield self._blobs(keys.filter(pc.equal(keys.column("time"), seen)), None, NEWEST)
+            if isinstance(promise, Ordered):
+                top = pc.max(keys.column(0))
+                if top.is_valid:
+                    largest = keys.filter(pc.equal(keys.column(0), top)).sort_by("time").slice(0, 1)
+                    yield self._blobs(largest, None, LARGEST)
+
+    def _signs(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
+        """Send the punctuations; gives the rows that are none."""
+        plain: pa.Array | None = None
+        for sign in self.signs:
+            told = rows.column(flag(sign.number))
+            plain = pc.invert(told) if plain is None else pc.and_(plain, pc.invert(told))
+            said = rows.filter(told)
+            if said.num_rows:
+                yield from self._sign(sign, said)
+        return rows.filter(plain) if self.tuples else rows.slice(0, 0)
+
+    def _sign(self, sign: Signed, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        time = rows.column(self.spec.time).cast(pa.int64())
+        seen = pc.max(time).as_py()
+        match sign.kind:
+            case "value":
+                columns = [rows.column(part(sign.number, n)) for n in range(len(self.spec.key))]
+                yield self._blobs(_batch([*columns, time], blob_schema(KEYS, self.spec)), seen, KEYS)
+            case "list":
+                lists = rows.column(part(sign.number, 0))
+                times = time.take(pc.list_parent_indices(lists))
+                yield self._blobs(_batch([pc.list_flatten(lists), times], blob_schema(KEYS, self.spec)), seen, KEYS)
+            case "range":
+                ends = [rows.column(part(sign.number, n)) for n in (0, 1)]
+                closed = [pa.repeat(end, rows.num_rows) for end in (sign.low_closed, sign.high_closed)]
+                yield self._blobs(_batch([*ends, *closed, time], blob_schema(RANGES, self.spec)), seen, RANGES)
+            case "heartbeat":
+                beat = _latest(rows.column(part(sign.number, 0)))
+                yield self._blobs(_batch([[beat], [False]], blob_schema(BEATS, self.spec)), None, BEATS)
+            case _:
+                yield self._blobs(_batch([[None], [True]], blob_schema(BEATS, self.spec)), None, BEATS)
+
+    def _blobs(self, rows: pa.RecordBatch, seen: int | None, kind: int = ROWS) -> pa.RecordBatch:
         """One blob for each shard, in one batch."""
-        n, shards = rows.num_rows, len(self.ids)
-        order = np.empty(n, np.int64)
-        starts = np.zeros(shards + 1, np.int64)
-        if shards > 1 and n:
-            split_rows(encode([rows.column(k) for k in self.spec.key]).words, shards, order, starts)
-            rows = rows.take(pa.array(order))
-        else:
-            starts[1:] = n
-        pieces = [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
-        return pa.record_batch(
+        shards = len(self.ids)
+        pieces = self._split(rows) if kind in (ROWS, KEYS) else [rows] * shards
+        return _batch(
             [
-                pa.array(self.ids, pa.int32()),
-                pa.array([self.index] * shards, pa.int32()),
-                pa.array([NO_TIME if seen is None else seen] * shards, pa.int64()),
-                pa.array([p.num_rows for p in pieces], pa.int64()),
-                pa.array([p.serialize().to_pybytes() for p in pieces], pa.binary()),
+                self.ids,
+                [self.index] * shards,
+                [NO_TIME if seen is None else seen] * shards,
+                [p.num_rows for p in pieces],
+                [p.serialize().to_pybytes() for p in pieces],
+                [kind] * shards,
             ],
-            schema=PACKED,
+            PACKED,
         )
+
+    def _split(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Rows by the shard of their key."""
+        n, shards = rows.num_rows, len(self.ids)
+        if shards == 1 or not n:
+            return [rows] + [rows.slice(0, 0)] * (shards - 1)
+        order, starts = np.empty(n, np.int64), np.zeros(shards + 1, np.int64)
+        split_rows(encode([rows.column(k) for k in self.spec.key]).words, shards, order, starts)
+        rows = rows.take(pa.array(order))
+        return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+
+
+def _latest(times: pa.Array) -> int | None:
+    latest: int | None = pc.max(times).cast(pa.int64()).as_py()
+    return latest
+
+
+def _batch(columns: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        c.cast(f.type) if isinstance(c, pa.Array) else pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=schema)
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,6 +203,55 @@ def one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def unpack(blob: bytes, spec: StreamSpec) -> pa.RecordBatch:
+def unpack(blob: bytes, spec: StreamSpec, kind: int = ROWS) -> pa.RecordBatch:
     """The rows of a blob."""
-    return pa.ipc.read_record_batch(pa.py_buffer(blob), spec.schema)
+    return pa.ipc.read_record_batch(pa.py_buffer(blob), blob_schema(kind, spec))
+
+
+class Inbox:
+    """Collects the blobs of one stream, from all source partitions and in any order, into its batch."""
+
+    def __init__(self, spec: StreamSpec) -> None:
+        self.spec = spec
+        self.seen = NO_TIME
+        self.held: dict[int, list[pa.RecordBatch]] = {}
+
+    def put(self, kind: int, seen: int, rows: int, blob: bytes) -> None:
+        self.seen = max(self.seen, seen)
+        if rows:
+            self.held.setdefault(kind, []).append(unpack(blob, self.spec, kind))
+
+    def batch(self, *, ended: bool) -> Batch:
+        """What all of them said together."""
+        largest = max(self._tuples(LARGEST), default=None, key=lambda kt: (kt[0], -kt[1]))
+        return Batch(
+            self._all(ROWS), self.seen if self.seen != NO_TIME else None, ended, self._closings(), self._newest(), largest
+        )
+
+    def _all(self, kind: int) -> pa.RecordBatch:
+        held = self.held.get(kind)
+        return one(held) if held else no_rows(blob_schema(kind, self.spec))
+
+    def _tuples(self, kind: int) -> list[tuple[Any, ...]]:
+        return list(zip(*(c.to_pylist() for c in self._all(kind).columns), strict=True))
+
+    def _newest(self) -> pa.RecordBatch | None:
+        keys = self._all(NEWEST)
+        if not keys.num_rows:
+            return None
+        latest = keys.filter(pc.equal(keys.column("time"), pc.max(keys.column("time"))))
+        return latest.select(list(self.spec.key))
+
+    def _closings(self) -> Closings | None:
+        if not self.held.keys() & {KEYS, RANGES, BEATS}:
+            return None
+        keys = self._all(KEYS)
+        ranges = tuple((Range(low, high, a, b), time) for low, high, a, b, time in self._tuples(RANGES))
+        beats = self._tuples(BEATS)
+        return Closings(
+            keys.select(list(self.spec.key)),
+            micros(keys.column("time")),
+            ranges,
+            max((time for time, _ in beats if time is not None), default=None),
+            any(ended for _, ended in beats),
+        )

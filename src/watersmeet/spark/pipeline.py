@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, StructType
 
 from watersmeet.errors import QueryError, WindowError
+from watersmeet.joins import Join, plan
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import session as sessions
 from watersmeet.spark.explain import Explanation, explain
-from watersmeet.spark.packing import PACKED_DDL, Packer
+from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import LATE, RESULT, STATS, SheetReader, ShardProcessor
+from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION, ShardProcessor, SheetReader
+from watersmeet.spark.punctuations import Sign, with_signs
 from watersmeet.spark.streams import Stream, aligned, same_kind
 
 #: Name of the observed metrics in a query's progress.
 METRICS = "watersmeet"
 SUMMED = (
-    "rows_in late null_keys probed results inserted invalidated stored state_bytes bytes_written "
+    "rows_in late violations null_keys probed results inserted invalidated purged announced announced_ranges stored state_bytes bytes_written "
     "decode_us load_us join_us emit_us save_us cache_hit caught_up rebuilt"
 ).split()
 
@@ -35,16 +38,17 @@ class Joined:
     query: JoinQuery
     ids: tuple[int, ...]
     streaming: bool
+    operator: Join
+    on_violation: str = "drop"
 
     @cached_property
     def _rows(self) -> DataFrame:
         """Everything the operator says, one row each: results, late rows (statistics are observed and removed)."""
-        packed: DataFrame | None = None
-        for i, (source, spec) in enumerate(zip(self.streams, self.query.streams, strict=True)):
-            part = source.df.mapInArrow(Packer(spec, i, self.ids), PACKED_DDL)
-            packed = part if packed is None else packed.unionAll(part)
-        assert packed is not None, "a query has at least two streams"
-        processor = ShardProcessor(self.query, self.ids, ended=not self.streaming)
+        parts = [part for i, source in enumerate(self.streams) for part in self._packed(i, source)]
+        packed = reduce(DataFrame.unionAll, parts)
+        processor = ShardProcessor(
+            self.query, self.ids, ended=not self.streaming, join=self.operator, on_violation=self.on_violation
+        )
         is_packed = processor.sheet.packed
         out = packed.groupBy("shard").transformWithStateInPandas(
             processor,
@@ -59,6 +63,20 @@ class Joined:
             F.col("kind") != STATS
         )
 
+    def _packed(self, i: int, source: Stream) -> list[DataFrame]:
+        """Blobs of a stream: of its own rows, and of the DataFrames that hold punctuations alone."""
+        spec = self.query.streams[i]
+        kinds = [source.df.schema[k].dataType.simpleString() for k in spec.key]
+        numbered = list(enumerate(source.signs))
+        own = [(n, sign) for n, sign in numbered if sign.df is None]
+        df = with_signs(source.df, own, spec.key, spec.time, kinds) if own else source.df
+        parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own)), PACKED_DDL)]
+        for n, sign in numbered:
+            if sign.df is not None:
+                df = with_signs(sign.df, [(n, sign)], spec.key, spec.time, kinds)
+                parts.append(df.mapInArrow(Packer(spec, i, self.ids, _signed([(n, sign)]), tuples=False), PACKED_DDL))
+        return parts
+
     @property
     def _schema(self) -> StructType:
         columns = {f.name: f.dataType for s in self.streams for f in s.df.schema}
@@ -72,7 +90,9 @@ class Joined:
     @property
     def tagged(self) -> DataFrame:
         """Results and late rows in one: `kind`, `stream`, the result's columns, `row` (JSON), `shard`, `shards`."""
-        kind = F.when(F.col("kind") == RESULT, "result").when(F.col("kind") == LATE, "late")
+        kind = F.when(F.col("kind") == RESULT, "result")
+        for number, name in ((LATE, "late"), (VIOLATION, "violation"), (PUNCTUATION, "punctuation")):
+            kind = kind.when(F.col("kind") == number, name)
         return self._rows.select(
             kind.alias("kind"),
             F.get_json_object("note", "$.stream").alias("stream"),
@@ -91,8 +111,12 @@ def join(
     *streams: Stream,
     on: str | Sequence[str],
     how: str = "inner",
+    algorithm: str = "auto",
+    on_violation: str = "drop",
+    allow_unbounded: bool = False,
     closed: bool = True,
     shards: int | None = None,
+    **options: Any,
 ) -> Joined:
     """Join two streams on equal values of `on`, within their windows.
 
@@ -109,19 +133,20 @@ def join(
             raise QueryError(
                 f"`join` takes streams; got {type(s).__name__}.", hint='wrap it: wm.stream(df, time="…", window="…").'
             )
-    if how != "inner":
-        raise QueryError(f'`how` is "{how}"; this version joins "inner" only.')
+    if on_violation not in ("drop", "error"):
+        raise QueryError(f'`on_violation` is "{on_violation}"; it is "drop" or "error".')
     names = [s.name for s in streams]
     if len(set(names)) < len(names):
         raise QueryError(f"two streams are called `{names[0]}`; messages could not tell them apart.", hint="set `name`.")
     key = (on,) if isinstance(on, str) else tuple(on)
     if not key:
         raise QueryError("`on` names no column; a join needs at least one key.")
-    for s in streams:
-        if s.length is None:
+    for s, other in (streams, streams[::-1]):
+        if s.length is None and not (other.signs or other.known) and not allow_unbounded:
             raise WindowError(
-                f"stream `{s.name}` has neither a window nor a punctuation; its tuples would be kept for ever.",
-                hint='give it one: wm.stream(df, time="…", window="10 minutes").',
+                f"stream `{s.name}` has no window, and `{other.name}` no punctuation that would close its keys; "
+                "its tuples would be kept for ever.",
+                hint='give it one: wm.stream(df, time="…", window="10 minutes"), or say allow_unbounded=True.',
             )
     streaming = same_kind(streams)
     streams = aligned(streams, key)
@@ -133,7 +158,11 @@ def join(
     count = shards or partitions
     if count < 1:
         raise QueryError(f"`shards` is {count}; there is at least one.")
-    return Joined(streams, query, shard_ids(count, partitions), streaming)
+    if algorithm == "auto":
+        plain = how == "inner" and not any(s.signs or s.known for s in streams)
+        algorithm = "hash" if plain else "pwjoin"
+    operator = plan(query, algorithm, **options)
+    return Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation)
 
 
 def _stat(name: str) -> Column:
@@ -142,6 +171,10 @@ def _stat(name: str) -> Column:
 
 def _quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _signed(signs: Sequence[tuple[int, Sign]]) -> tuple[Signed, ...]:
+    return tuple(Signed(n, s.kind, s.low_closed, s.high_closed) for n, s in signs)
 
 
 def _head() -> list[StructField]:

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -18,16 +19,19 @@ from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import MapState, TimerValues, ValueState
 
-from watersmeet.errors import StateCorruptError
-from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
-from watersmeet.model.batches import NO_TIME, Batch, no_rows
+from watersmeet.errors import StateCorruptError, ViolationError
+from watersmeet.joins import Join
+from watersmeet.joins.hash_join import HashJoin
+from watersmeet.joins.running import RunningJoin
+from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import packing, worker_cache
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
 
-RESULT, LATE, STATS = 0, 1, 9
+#: Kinds of rows that leave the operator.
+RESULT, LATE, VIOLATION, PUNCTUATION, STATS = 0, 1, 2, 3, 9
 
 
 class SparkStore:
@@ -78,10 +82,20 @@ class Timings:
 class ShardProcessor(StatefulProcessor):
     """Runs one query for every shard that Spark hands to this task."""
 
-    def __init__(self, query: JoinQuery, ids: tuple[int, ...], *, ended: bool) -> None:
+    def __init__(
+        self,
+        query: JoinQuery,
+        ids: tuple[int, ...],
+        *,
+        ended: bool,
+        join: Join | None = None,
+        on_violation: str = "drop",
+    ) -> None:
         self.query = query
         self.ids = ids
         self.ended = ended
+        self.join = join or HashJoin(query)
+        self.on_violation = on_violation
         self.sheet = Sheet(query.schema)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -96,43 +110,40 @@ class ShardProcessor(StatefulProcessor):
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with _Working(self.query, header, store) as working:
+        with _Working(self.join, header, store) as working:
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
                 yield self.sheet.results(results)
                 timings.lap("emit_us")
             timings.lap("join_us")
+            if self.on_violation == "error":
+                _refuse_violations(working.join)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
             counters = working.join.counters
             counters.state_bytes = sum(s.bytes for s in working.join.streams)
-            for spec, late in zip(self.query.streams, working.join.late, strict=True):
-                if late.num_rows:
-                    yield self.sheet.notes(LATE, [_note(shard, spec.name, row) for row in _rows_as_json(late)])
+            for kind, parts in ((LATE, working.join.late), (VIOLATION, working.join.violations)):
+                for spec, rows_out in zip(self.query.streams, parts, strict=False):
+                    if rows_out.num_rows:
+                        yield self.sheet.notes(kind, [_note(shard, spec.name, r) for r in _rows_as_json(rows_out)])
+            said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
+            if said:
+                yield self.sheet.notes(PUNCTUATION, said)
             stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
-        pieces: list[list[pa.RecordBatch]] = [[] for _ in self.query.streams]
-        seen = [NO_TIME] * len(self.query.streams)
+        inboxes = [packing.Inbox(spec) for spec in self.query.streams]
         for frame in rows:
-            for stream, newest, count, blob in zip(
-                frame["stream"], frame["seen"], frame["rows"], frame["blob"], strict=True
+            for stream, seen, count, blob, kind in zip(
+                frame["stream"], frame["seen"], frame["rows"], frame["blob"], frame["kind"], strict=True
             ):
-                i = int(stream)
-                seen[i] = max(seen[i], int(newest))
-                if count:
-                    pieces[i].append(packing.unpack(blob, self.query.streams[i]))
-        return [
-            Batch(
-                packing.one(held) if held else no_rows(spec.schema), newest if newest != NO_TIME else None, self.ended
-            )
-            for held, newest, spec in zip(pieces, seen, self.query.streams, strict=True)
-        ]
+                inboxes[int(stream)].put(int(kind), int(seen), int(count), blob)
+        return [inbox.batch(ended=self.ended) for inbox in inboxes]
 
     def _load_header(self, store: SparkStore, shard: int) -> log.Header:
         data = store.read_header()
@@ -155,38 +166,38 @@ class ShardProcessor(StatefulProcessor):
 class _Working:
     """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, query: JoinQuery, header: log.Header, store: SparkStore) -> None:
+    def __init__(self, join: Join, header: log.Header, store: SparkStore) -> None:
         self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
         taken = self.cache.take(tokens)
         self.folder = taken[1] if taken else self.cache.fresh()
         try:
-            self._find(query, header, store, taken[0] if taken else None)
+            self._find(join, header, store, taken[0] if taken else None)
         except BaseException:
             self.__exit__()
             raise
 
-    def _find(self, query: JoinQuery, header: log.Header, store: SparkStore, token: str | None) -> None:
-        if token and self._adopt(query, header, store, token):
+    def _find(self, join: Join, header: log.Header, store: SparkStore, token: str | None) -> None:
+        if token and self._adopt(join, header, store, token):
             return
         if token:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._open(query, store)
+        self._open(join, store)
         if header.batches:
             self.found["rebuilt"] = 1
             log.rebuild(self.join, header, self.store)
 
-    def _open(self, query: JoinQuery, store: SparkStore) -> None:
+    def _open(self, join: Join, store: SparkStore) -> None:
         self.store = caches.KeepingStore(store, self.folder)
-        self.join: RunningHashJoin = HashJoin(query).start(MappedArrays(self.folder))
+        self.join = join.start(MappedArrays(self.folder))
 
-    def _adopt(self, query: JoinQuery, header: log.Header, store: SparkStore, token: str) -> bool:
+    def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""
         if not caches.complete(self.folder):
             return False
-        self._open(query, store)
+        self._open(join, store)
         if not caches.load(self.join, self.folder):
             return False
         if token == header.token:
@@ -266,8 +277,20 @@ class SheetReader:
                 )
 
 
-def _note(shard: int, stream: str, row: str) -> str:
+def _note(shard: int, stream: str | None, row: str) -> str:
     return f'{{"shard":{shard},"stream":{json.dumps(stream)},"row":{row}}}'
+
+
+def _refuse_violations(join: RunningJoin[Any]) -> None:
+    for i, (spec, rows) in enumerate(zip(join.query.streams, join.violations, strict=False)):
+        if rows.num_rows:
+            row, when = json.loads(_rows_as_json(rows.slice(0, 1))[0]), join.promised_at(i)
+            said = "" if when is None else f" (at {datetime.fromtimestamp(0, UTC) + timedelta(microseconds=when)})"
+            raise ViolationError(
+                f"stream `{spec.name}` brought a tuple with {', '.join(f'{k} = {row[k]}' for k in spec.key)} at "
+                f"{row[spec.time]}, against a punctuation{said} by which no more of these would come.",
+                hint='mend the source, or use on_violation="drop" to set such tuples apart.',
+            )
 
 
 def _rows_as_json(rows: pa.RecordBatch) -> list[str]:

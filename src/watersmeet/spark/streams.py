@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -15,6 +16,7 @@ from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model import durations
 from watersmeet.model.queries import StreamSpec
 from watersmeet.model.windows import TimeWindow, Unbounded, Window
+from watersmeet.spark.punctuations import Known, Punctuation, Sign, promises
 
 _numbers = count(1)
 
@@ -28,12 +30,15 @@ class Stream:
     time: str
     length: int | None
     delay: int
+    signs: tuple[Sign, ...] = ()
+    known: tuple[Known, ...] = ()
 
     def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
         """What the engine needs to know of this stream when it is joined on `key`."""
         window: Window = Unbounded() if self.length is None else TimeWindow(self.length, closed)
         schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.df.schema])
-        return StreamSpec(self.name, schema, self.time, key, window, self.delay)
+        about = promises(self.known, key, self.name)
+        return StreamSpec(self.name, schema, self.time, key, window, self.delay, about)
 
     def _arrow_type(self, column: str, kind: DataType) -> pa.DataType:
         try:
@@ -54,13 +59,16 @@ def stream(
     time: str,
     window: str | None = None,
     delay: str = "0 seconds",
+    punctuation: Punctuation | Sequence[Punctuation] | None = None,
     name: str | None = None,
 ) -> Stream:
     """A stream to be joined: rows of `df`, streaming or static, with event times in column `time`.
 
     A tuple is in the `window` at an instant if it is at most that much older. Tuples may come up to `delay` behind
     the newest one seen; those that come later still are not joined, but counted and handed to the late output.
-    `name` stands in messages, plans and the late output (default: stream1, stream2, …).
+    `punctuation` says where the stream's promises come from ("no more bids for auction 180"): `wm.unique`, `wm.clustered`,
+    `wm.ordered`, `wm.when`, `wm.heartbeat`, `wm.end`, or several of these in a list. They only ever shorten what the window
+    would keep. `name` stands in messages, plans and the late output (default: stream1, stream2, …).
     """
     name = name or f"stream{next(_numbers)}"
     _require_column(df, time, "time", name)
@@ -79,7 +87,19 @@ def stream(
             f'`delay` of stream `{name}` is "{delay}"; a tuple cannot come before it happened.',
             hint='use "0 seconds" for a stream that is in order.',
         )
-    return Stream(df, name, time, length, lag)
+    sources = () if punctuation is None else (punctuation,) if isinstance(punctuation, Known | Sign) else punctuation
+    for source in sources:
+        if not isinstance(source, Known | Sign):
+            raise QueryError(
+                f"`punctuation` of stream `{name}` is a {type(source).__name__}.",
+                hint='use wm.unique("…"), wm.clustered("…"), wm.ordered("…"), wm.when("…", on="…"), or a list of these.',
+            )
+        if isinstance(source, Sign) and source.df is not None:
+            _require_column(source.df, time, "time", f"{name}, its punctuations")
+        if isinstance(source, Known):
+            _require_column(df, source.column, "punctuation", name)
+    signs = tuple(s for s in sources if isinstance(s, Sign))
+    return Stream(df, name, time, length, lag, signs, tuple(s for s in sources if isinstance(s, Known)))
 
 
 def _require_column(df: DataFrame, column: str, argument: str, name: str) -> None:

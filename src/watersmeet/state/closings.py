@@ -197,6 +197,18 @@ class Promises:
                 out |= inside.astype(np.bool_) & (times[which] > time)
         return out
 
+    def time_of(self, keys: Keys) -> int | None:
+        """When the first of these keys was closed."""
+        node = int(self.lists.nodes_of(np.zeros(1, np.int64), keys)[0])
+        if node != kernel.NIL and self.lists.lists.mark[node] != kernel.OPEN:
+            return int(self.lists.lists.closing[node])
+        if self.ranges is None:
+            return None
+        place = self.order().of_keys(keys)[:1]
+        at = int(self.ranges.which(place)[0]) if len(self.ranges) else -1
+        waiting = (t for low, high, t in self.pending_ranges if low <= place[0] <= high)
+        return self.ranges.time[at] if at >= 0 else next(waiting, None)
+
     def closed(self, which: Int64s, keys: Keys) -> Bools:
         """Which of these keys the stream will not bring any more."""
         out = np.zeros(which.size, np.bool_)

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError
+from watersmeet.model.outputs import plain
 from watersmeet.model.punctuations import Range
-from watersmeet.state.keys import Bytes, Int64s, Keys, encode
+from watersmeet.state.keys import Bytes, Int64s, Keys, decode, encode
 
 LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 Orders = npt.NDArray[Any]
@@ -86,6 +87,25 @@ class Order:
         lo = b"" if low is None else low if pattern.low_closed else low + b"\0"
         hi = ABOVE if high is None else high + b"\0" if pattern.high_closed else high
         return (lo, hi) if lo < hi else None
+
+    def spell(self, low: Any, high: Any) -> dict[str, Any]:
+        """An interval as values: ends that are missing are unbounded."""
+        out: dict[str, Any] = {}
+        if self.words:
+            out |= {} if low == LEAST else {"low": self._value(low)}
+            out |= {} if high == MOST else {"high": self._value(high)}
+            return out
+        out |= {} if low == b"" else {"low": self._value(low)}
+        return out if high is ABOVE else out | {"below": self._value(high)}
+
+    def _value(self, place: Any) -> Any:
+        """The value at a place of the order, as JSON has it."""
+        if not self.words:
+            return plain(place.decode(errors="replace") if pt.is_string(self.kind) else place)
+        words = np.array([place], np.int64)
+        words = _float_order(words) if pt.is_floating(self.kind) else words  # its own inverse
+        none = np.zeros(1, np.int64)
+        return plain(decode(words, np.empty(0, np.uint8), none, none.astype(np.int32), [self.kind])[0][0].as_py())
 
     def _place(self, value: Any) -> Any:
         if value is None:

@@ -190,6 +190,11 @@ class ValueLists:
         top = self.lists.meta[kernel.NODE_TOP]
         return np.flatnonzero((self.lists.mark[:top] != kernel.OPEN) & (self.lists.length[:top] != kernel.NIL))
 
+    def oldest_time(self) -> int | None:
+        """Event time of the oldest stored tuple."""
+        head = self.lists.meta[kernel.HEAD]
+        return None if head == kernel.NIL else int(self.lists.time[head])
+
     def living(self) -> Int64s:
         """Slots of all stored tuples, oldest first. For tests; walks the whole state."""
         slots = np.flatnonzero(self.lists.node[: self.slots] != kernel.NIL)
