@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.joins.test_contract import STRATEGIES
+from tests.joins.operators import STRATEGIES
 from tests.oracle import Scenario, Side, expected_state, scenarios, step, stored
 from tests.state.test_circular_buffers import assert_sound
 from watersmeet.errors import QueryError

@@ -211,7 +211,6 @@ class RunningPWJoin(RunningHashJoin):
 
     def _finish(self, i: int, nodes: Int64s) -> Int64s:
         own, other = self.streams[i].lists, self.streams[1 - i].lists
-        nodes = np.unique(nodes)
         closed = self.promises[1 - i].closed_nodes(own, nodes)
         return own.finish(nodes, other, closed, (self.query.pads(i), self.query.pads(1 - i)))
 

@@ -132,3 +132,13 @@ def finish(lists, nodes, other, others_closed, own_padded, other_padded, out):
             out[count] = n
             count += 1
     return count
+
+
+@njit(**OPTIONS)
+def gather(data, starts, lengths, out):
+    """Copy the pieces of `data` that begin at `starts` one after the other into `out`."""
+    at = 0
+    for k in range(starts.size):
+        for b in range(starts[k], starts[k] + lengths[k]):
+            out[at] = data[b]
+            at += 1

@@ -35,6 +35,7 @@ def warm_up(*algorithms: str) -> None:
     closings.purge(empty, nodes, left, one.copy(), one.copy())
     closings.discard(empty, none, left)
     closings.forget(empty, nodes)
+    closings.gather(data, none, np.zeros(0, np.int32), data)
     lists.insert(empty, none, one, one, data, two, none)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 
+import pyarrow as pa
 from pyspark.daemon import manager
 
 import watersmeet.spark.processor
@@ -16,6 +17,8 @@ from watersmeet.kernels.warm_up import warm_up
 
 if __name__ == "__main__":
     assert watersmeet.spark.processor, "imported for its side effect: loaded once, shared by all forks"
+    pa.set_cpu_count(1)  # one task, one core: Spark runs as many workers as there are
+    pa.set_io_thread_count(1)
     warm_up()
     gc.collect()
     gc.freeze()

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.errors import StateError
+from watersmeet.kernels import closings as punctuating
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range, Unique
@@ -298,11 +300,11 @@ class Promises:
         starts = np.concatenate([[0], edges])
         stops = np.concatenate([edges, [idle.size]])
         keep = np.ones(idle.size, np.bool_)
-        for a, b in zip(starts.tolist(), stops.tolist(), strict=True):
-            if b - a > 1:
-                times = self.lists.lists.closing[idle[a:b]]
-                self.ranges.add(int(words[a]), int(words[b - 1]), int(times.max()))
-                keep[a:b] = False
+        several = stops - starts > 1
+        for a, b in zip(starts[several].tolist(), stops[several].tolist(), strict=True):
+            times = self.lists.lists.closing[idle[a:b]]
+            self.ranges.add(int(words[a]), int(words[b - 1]), int(times.max()))
+            keep[a:b] = False
         self.lists.forget(idle[~keep])
         return idle[keep]
 
@@ -331,13 +333,16 @@ class Promises:
     def closed_keys(self, nodes: Int64s) -> pa.RecordBatch:
         """Keys of these nodes, the times of their closings, and whether these are effective, as rows."""
         lists = self.lists.lists
-        columns = decode(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes], self.kinds)
+        if len(self.kinds) == 1 and (pt.is_string(self.kinds[0]) or pt.is_binary(self.kinds[0])):
+            columns = [_texts(lists.arena, lists.at[nodes], lists.length[nodes]).cast(self.kinds[0])]
+        else:
+            columns = decode(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes], self.kinds)
         facts = [pa.array(lists.closing[nodes]), pa.array(lists.mark[nodes] >= kernel.CLOSED)]
         return pa.record_batch([*columns, *facts], names=[*self.spec.key, "closed at", "effective"])
 
     def deltas(self, known: int) -> list[tuple[pa.RecordBatch, bool]]:
         """Closings since the last time, or all of them where these stand in many pieces or some were forgotten."""
-        nodes, self.fresh = np.unique(self.fresh), np.empty(0, np.int64)
+        nodes, self.fresh = _distinct(self.fresh, self.lists.keys), np.empty(0, np.int64)
         if self.rewrite or (known >= MOST_PIECES and nodes.size):
             self.rewrite = False
             return [(self.closed_keys(self.lists.marked()), True)]
@@ -393,6 +398,24 @@ class Promises:
         lists = self.lists.lists
         top = int(lists.meta[kernel.NODE_TOP])
         self.pending_nodes = np.flatnonzero((lists.mark[:top] == kernel.PENDING) & (lists.length[:top] != kernel.NIL))
+
+
+def _distinct(nodes: Int64s, of: int) -> Int64s:
+    """The same nodes, each once, in order; where they are a good part of all there are, without sorting them."""
+    if nodes.size * 8 < of:
+        return np.unique(nodes)
+    there = np.zeros(int(nodes.max(initial=-1)) + 1, np.bool_)
+    there[nodes] = True
+    return np.flatnonzero(there)
+
+
+def _texts(data: npt.NDArray[np.uint8], starts: Int64s, lengths: npt.NDArray[np.int32]) -> pa.Array:
+    """Pieces of `data` as one binary column."""
+    offsets = np.zeros(starts.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    punctuating.gather(data, starts, lengths, out)
+    return pa.Array.from_buffers(pa.large_binary(), starts.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
 def row_ranks(rows: pa.RecordBatch) -> Int64s:

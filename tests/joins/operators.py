@@ -1,0 +1,59 @@
+"""The joins of the registry, each in every configuration that its tests go through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.oracle import Row, Scenario, step
+from watersmeet.joins import JOINS, Join, plan
+from watersmeet.joins.running import RunningJoin
+from watersmeet.joins.tuple_at_a_time import INVALIDATION
+from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import Unbounded
+
+STRATEGIES = tuple(INVALIDATION)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A join by its name in the registry, with its options."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "-".join(map(str, (self.name, *self.options.values())))
+
+    def __call__(self, query: JoinQuery) -> Join:
+        return plan(query, self.name, **self.options)
+
+    def start(self, scenario: Scenario) -> RunningJoin[Any]:
+        return self(scenario.query()).start()
+
+    def run(self, scenario: Scenario) -> list[list[Row]]:
+        join = self.start(scenario)
+        return [step(join, scenario.batches(n)) for n in range(len(scenario))]
+
+    def fit(self, scenario: Scenario) -> Scenario:
+        """The scenario, or one as near to it as the join takes."""
+        if self.name != "pjoin":
+            return scenario
+        a, b = (replace(side, window=Unbounded()) for side in scenario.sides)
+        return replace(scenario, sides=(a, b))
+
+    def draw(self, data: st.DataObject, strategy: st.SearchStrategy[Scenario]) -> Scenario:
+        return self.fit(data.draw(strategy))
+
+    @property
+    def exact(self) -> bool:
+        """Whether after a batch nothing is stored but what may still match."""
+        return self.options.get("invalidation", "all") == "all"
+
+
+OPERATORS = [Operator(name) for name in JOINS if name != "windowed_hash"]
+OPERATORS += [
+    Operator("windowed_hash", {"buckets": b, "invalidation": s}) for b in (1, 3, 100) for s in STRATEGIES
+]  # fmt: skip

@@ -1,0 +1,59 @@
+"""The public face: what it promises is there, and looking at it loads nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import watersmeet
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_every_public_name_resolves() -> None:
+    assert watersmeet.__all__ == sorted(watersmeet.__all__)
+    for name in watersmeet.__all__:
+        thing = getattr(watersmeet, name)
+        assert thing.__name__ == name
+        assert thing.__doc__
+        assert thing.__module__.startswith("watersmeet.")
+        assert name in dir(watersmeet)
+
+
+def test_nothing_is_public_by_accident() -> None:
+    code = "import watersmeet; print(*(n for n in dir(watersmeet) if not n.startswith('_')))"
+    known = {"Any", "TYPE_CHECKING", "annotations", "errors", "import_module"}  # what the module itself is made with
+    assert set(_run(code).split()) - known == set(watersmeet.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'watersmeet' has no attribute 'joyn'"):
+        watersmeet.joyn  # noqa: B018  # asking is the test
+    with pytest.raises(ImportError):
+        from watersmeet import joyn  # noqa: F401
+
+
+def test_importing_it_loads_neither_spark_nor_numba_nor_a_plotting_library() -> None:
+    heavy = {"pyspark", "numba", "matplotlib", "pandas", "pyarrow", "numpy", "rich"}
+    loaded = _run("import sys, watersmeet; print(*{name.partition('.')[0] for name in sys.modules})").split()
+    assert not heavy & set(loaded)
+
+
+def test_the_engine_needs_no_spark() -> None:
+    loaded = _run("import sys, watersmeet.joins.hash_join, watersmeet.state.log; print(*sys.modules)").split()
+    assert "numba" in loaded
+    assert not {"pyspark", "matplotlib", "pandas"} & set(loaded)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert watersmeet.__version__ == project["version"] == version("watersmeet")
+
+
+def _run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
