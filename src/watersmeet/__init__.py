@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
+    from watersmeet.spark.aggregates import (
+        bucket,
+        collect_list,
+        count,
+        count_distinct,
+        first,
+        last,
+        max,
+        mean,
+        min,
+        sum,
+    )
+    from watersmeet.spark.grouping import Grouped
     from watersmeet.spark.pipeline import Joined, join
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
     from watersmeet.spark.session import configure, session
@@ -16,17 +29,28 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Grouped",
     "Joined",
     "Stream",
     "WatersmeetError",
+    "bucket",
     "clustered",
+    "collect_list",
     "configure",
+    "count",
+    "count_distinct",
     "end",
+    "first",
     "heartbeat",
     "join",
+    "last",
+    "max",
+    "mean",
+    "min",
     "ordered",
     "session",
     "stream",
+    "sum",
     "unique",
     "when",
     "write",
@@ -34,6 +58,7 @@ __all__ = [
 
 #: Names that need Spark are found when first asked for: `import watersmeet` itself loads neither Spark nor Numba.
 _ROOMS = {
+    "Grouped": "grouping",
     "Joined": "pipeline",
     "join": "pipeline",
     "configure": "session",
@@ -41,6 +66,8 @@ _ROOMS = {
     "Stream": "streams",
     "stream": "streams",
     "write": "write",
+    **dict.fromkeys(("bucket", "collect_list", "count", "count_distinct", "first", "last"), "aggregates"),
+    **dict.fromkeys(("max", "mean", "min", "sum"), "aggregates"),
     **dict.fromkeys(("clustered", "end", "heartbeat", "ordered", "unique", "when"), "punctuations"),
 }
 

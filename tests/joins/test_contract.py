@@ -52,14 +52,6 @@ def check(function: Check) -> Check:
     return function
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-@settings(max_examples=settings().max_examples // 6)
-@given(data=st.data())
-def test_contract(operator: Operator, check: Check, data: st.DataObject) -> None:
-    check(operator, data)
-
-
 def test_every_join_is_held_to_it() -> None:
     assert {operator.name for operator in OPERATORS} == set(JOINS)
 
@@ -283,7 +275,7 @@ def check_store(join: RunningJoin[Any], header: log.Header, store: log.MemorySto
 
 @check
 def a_working_state_is_picked_up_by_the_next_process(operator: Operator, data: st.DataObject) -> None:
-    scenario = operator.draw(data, scenarios(batches=4))
+    scenario = operator.draw(data, scenarios(batches=3, rows=4))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store = cache.KeepingStore(log.MemoryStore(), folder)
@@ -333,3 +325,14 @@ def batches_may_be_slices_of_larger_ones(operator: Operator, data: st.DataObject
 def the_definition_is_a_value(operator: Operator, data: st.DataObject) -> None:
     definition = operator(operator.draw(data, scenarios()).query())
     assert pickle.loads(pickle.dumps(definition)) == definition
+
+
+# ---------------------------------------------------------------- the suite
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@settings(max_examples=settings().max_examples // 6)
+@given(data=st.data())
+def test_contract(operator: Operator, check: Check, data: st.DataObject) -> None:
+    check(operator, data)

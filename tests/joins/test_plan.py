@@ -12,7 +12,6 @@ from watersmeet.joins import plan
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.nested_loop import NestedLoopJoin
 from watersmeet.joins.windowed_hash import WindowedHashJoin
-from watersmeet.model.queries import JoinQuery
 
 
 @pytest.mark.parametrize(
@@ -52,10 +51,3 @@ def test_a_name_stands_for_a_join(algorithm: str, options: dict[str, Any], join:
 def test_what_is_not_known_is_refused(algorithm: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(QueryError, match=f"^{message}"):
         plan(query(), algorithm, **options)
-
-
-def test_the_nested_loop_joins_two_streams() -> None:
-    with pytest.raises(
-        QueryError, match=r'^the nested-loop join computes inner joins of two streams; asked for "left" of 2.$'
-    ):
-        NestedLoopJoin(JoinQuery(query().streams, "left"))

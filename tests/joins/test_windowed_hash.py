@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,24 @@ def test_what_is_stale_goes_when_its_bucket_is_probed() -> None:
         (0, [(3, 2), (15, 2)], 1),
         (1, [(15, 2)], 0),
     ]
+
+
+def test_the_worked_times_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operators" / "hash.md").read_text()
+    lines = page.partition("| time | arrives |")[2].splitlines()[2:]
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[: lines.index("")]]
+    arrivals = [(int(time), *arrives.split(", ")) for time, arrives, *_ in table]
+    sides = [
+        tuple((Tuple(time, (key,), n),) if side == name else () for n, (time, side, key) in enumerate(arrivals))
+        for name in "ab"
+    ]
+    scenario = Scenario("string", pa.int64(), (Side(TimeWindow(10), 0, sides[0]), Side(TimeWindow(10), 0, sides[1])))
+    for column, strategy in enumerate(STRATEGIES, 2):
+        join = WindowedHashJoin(scenario.query(), 100, strategy).start()
+        for n, row in enumerate(table):
+            step(join, scenario.batches(n))
+            times = sorted(ts for ts, *_ in stored(join, 0))
+            assert ", ".join(f"({t})" if t < join.alive_from(0) else str(t) for t in times) == row[column]
 
 
 def test_occupancy_is_sampled_by_stream_time() -> None:

@@ -70,9 +70,7 @@ def run(df: DataFrame, checkpoint: Path) -> Told:
 
 def metrics_of(query: StreamingQuery) -> list[dict[str, int]]:
     """Observed metrics of each batch."""
-    return [
-        progress.observedMetrics["watersmeet"].asDict() for progress in query.recentProgress if progress.numInputRows
-    ]
+    return [progress.observedMetrics["watersmeet"].asDict() for progress in query.recentProgress]
 
 
 def forget_working_states() -> None:

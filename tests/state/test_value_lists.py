@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.kernels import twins
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.windows import FOREVER
-from watersmeet.state import value_lists
+from watersmeet.state import keys, value_lists
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.keys import Keys, encode
 from watersmeet.state.value_lists import ValueLists
@@ -49,6 +49,7 @@ class Machine(RuleBasedStateMachine):
         self.model: list[Stored] = []  # in the order of (time, arrival)
         self.left = np.zeros(1024, np.int64)
         self.segment = 0
+        self.chunk, self.mask = 64, -1
         self.peak = 0  # most bytes of living keys and of one batch's keys, together
 
     def open(self) -> ValueLists:
@@ -61,18 +62,20 @@ class Machine(RuleBasedStateMachine):
     def keys(self, numbers: list[int]) -> Keys:
         """The key with each number; as text of growing length when keys have bytes."""
         texts = [f"key {n} " + "x" * (n % 7) for n in numbers]
-        return encode([pa.array(numbers, self.kind) if self.kind == pa.int64() else pa.array(texts, self.kind)])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keys, "HASH_MASK", self.mask)  # 0: all of them collide
+            return encode([pa.array(numbers if self.kind == pa.int64() else texts, self.kind)])
 
-    @initialize(chunk=st.sampled_from([1, 3, 64]))
-    def set_chunk(self, chunk: int) -> None:
-        self.chunk = chunk
+    @initialize(chunk=st.sampled_from([1, 3, 64]), mask=st.sampled_from([-1, 3, 0]))
+    def set_chunk(self, chunk: int, mask: int) -> None:
+        self.chunk, self.mask = chunk, mask
 
     def insert(self, rows: list[tuple[int, int, bool]]) -> None:
         times = np.array([t for t, _, _ in rows], np.int64)
         which = np.flatnonzero([taken for _, _, taken in rows])
-        keys = self.keys([k for _, k, _ in rows])
-        self.peak = max(self.peak, 2 * self.key_bytes() + keys.data.size)
-        slots = self.lists.insert(which, times, keys, self.segment)
+        encoded = self.keys([k for _, k, _ in rows])
+        self.peak = max(self.peak, 2 * self.key_bytes() + encoded.data.size)
+        slots = self.lists.insert(which, times, encoded, self.segment)
         arrays = self.lists.lists
         assert [(arrays.segment[s], arrays.row[s]) for s in slots] == [(self.segment, row) for row in which]
         self.model += [(int(times[row]), rows[row][1], self.segment, int(row)) for row in which]
@@ -245,6 +248,17 @@ def test_a_hundred_thousand_tuples(key: Any) -> None:
     assert lists.expire_before(n - 10, np.array([n])) == n - 10
     assert (len(lists), lists.keys) == (10, 10)
     assert times(lists) == list(range(n - 10, n))
+
+
+@pytest.mark.parametrize("key", [lambda n: n, lambda n: f"key {n}"], ids=["words", "bytes"])
+def test_keys_are_found_while_others_go(key: Any) -> None:
+    lists, n, left = ValueLists(), 500, np.array([500])
+    insert(lists, list(range(n)), [key(i) for i in range(n)])
+    everything = encode([pa.array([key(i) for i in range(n)])])
+    for gone in range(0, n + 1, 20):
+        lists.expire_before(gone, left)
+        found = [row for rows, _ in lists.probe(np.arange(n), np.arange(n), everything, 0, 0) for row in rows]
+        assert found == list(range(gone, n))
 
 
 def test_a_steady_stream_needs_no_more_room() -> None:

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.oracle import Row, Scenario, row_of, rows_of
 from watersmeet.joins.reference import Tuple
 from watersmeet.model.queries import JoinQuery
-from watersmeet.spark import processor
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import LATE, RESULT, STATS, ShardProcessor, SheetReader
@@ -176,8 +175,3 @@ def micros_of(time: Any) -> int | None:
 
 def keyless(t: Tuple) -> bool:
     return None in t.key
-
-
-def at_batch(monkeypatch: Any, number: int) -> None:
-    """As if Spark were in that micro-batch."""
-    monkeypatch.setattr(processor, "_batch_id", lambda: number)

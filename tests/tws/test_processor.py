@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle import KEYS, Scenario, bag, canonical, expected, expected_state, scenarios
-from tests.tws.harness import Shards, Task, at_batch, keyless, late_at, late_rows, packed, read, rows_at
+from tests.tws.harness import Shards, Task, keyless, late_at, late_rows, packed, read, rows_at
 from watersmeet.errors import StateCorruptError, StateError, StateFormatError, StateMismatchError
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
+from watersmeet.spark.placement import shard_ids
 from watersmeet.state.log import MemoryStore
 
 pytestmark = pytest.mark.tws
@@ -195,17 +196,16 @@ def test_progress_is_exact_in_distant_years() -> None:
 # ---------------------------------------------------------------- what is refused
 
 
-def test_a_shard_without_a_state_after_the_first_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_without_a_state_begins_with_the_first_batch_that_reaches_it() -> None:
     query = JoinQuery((spec("a", {}), spec("b", {})))
     run = Shards(query, 2)
-    at_batch(monkeypatch, 7)
-    with pytest.raises(StateCorruptError) as caught:
-        run.step([rows(s, [1], [0]) for s in query.streams], Random(0))
-    assert str(caught.value) == (
-        f"shard {run.ids[0]} of 2 has no state in batch 7; every shard has one after the first batch. The number of "
-        "shards may have changed, or the checkpoint is not this query's.\n"
-        "Hint: run with the number of shards that the checkpoint was written with, or a new checkpoint."
-    )
+    assert not any(store.header for store in run.stores.values())
+    run.step([rows(s, [1], [0]) for s in query.streams], Random(0))
+    assert [header.ids for header in run.headers()] == [list(run.ids)] * 2
+
+
+def test_shard_0_is_there_whatever_the_number_of_shards_and_partitions() -> None:
+    assert all(0 in shard_ids(shards, partitions) for shards in range(1, 9) for partitions in range(1, 9))
 
 
 A, B = spec("a", {"j": (pa.int64(), [])}), spec("b", {})
@@ -246,6 +246,13 @@ def test_another_number_of_shards_is_refused() -> None:
         f"the query now has 2 (and asks for shard {more[0]}). Keys would be looked for in the wrong shard.\n"
         "Hint: run with shards=1, or start from a new checkpoint."
     )
+
+
+def test_other_shards_of_the_same_number_are_refused() -> None:
+    run = Shards(AB, 2)
+    run.step(some_rows([0]), Random(0))
+    text = refused(run, AB, (run.ids[0], run.ids[1] + 1), StateMismatchError)
+    assert text.startswith("the checkpoint was written with 2 shards")
 
 
 def refused(run: Shards, query: JoinQuery, ids: tuple[int, ...], error: type[StateError]) -> str:

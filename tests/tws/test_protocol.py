@@ -255,7 +255,6 @@ class Protocol(RuleBasedStateMachine):
         """Each shard's task ends badly a few times, perhaps races a twin, and commits once."""
         rows = st.lists(st.tuples(st.integers(0, 9), keys(stream.scenario.kind)), max_size=6)
         scenario = stream.extended((data.draw(rows, label="a"), data.draw(rows, label="b")))
-        self.patch.setattr(processor, "_batch_id", lambda: stream.batches)
         out, stores = Output(), {}
         for shard in stream.ids:
             for _ in range(data.draw(st.sampled_from([0, 0, 1, 2]), label="troubles")):

@@ -16,6 +16,7 @@ from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import plain
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.closings import Effect, Promises
 from watersmeet.state.keys import Int64s, encode
@@ -62,7 +63,8 @@ class RunningPWJoin(RunningHashJoin):
 
     def __init__(self, query: JoinQuery, arrays: Arrays | None = None) -> None:
         super().__init__(query, arrays)
-        self.promises = [Promises(s.spec, s.lists) for s in self.streams]
+        windowed = not any(isinstance(s.window, Unbounded) for s in query.streams)
+        self.promises = [Promises(s.spec, s.lists, forgets=windowed) for s in self.streams]
         self.unmatched = Unmatched(query, self.streams)
         self.announced: list[pa.RecordBatch] = []
         self.announced_ranges: list[tuple[Any, Any]] = []
@@ -104,8 +106,9 @@ class RunningPWJoin(RunningHashJoin):
         promises = self.promises[i]
         if batch.closings is not None:
             promises.hear(batch.closings)
+        promises.hear_largest(batch, self.progress[i])
         broken = promises.broken(arrivals.which, arrivals.times, arrivals.keys)
-        broken |= promises.hear_tuples(arrivals, ~broken, batch)
+        broken |= promises.hear_tuples(arrivals, ~broken, batch, self.progress[i])
         self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
         self.counters.violations += int(np.count_nonzero(broken))
         self.unmatched.without_key(i, arrivals, self.progress[i])
@@ -230,7 +233,7 @@ class RunningPWJoin(RunningHashJoin):
         for low, high in self.announced_ranges:
             said.append(json.dumps({"range": self.promises[0].order().spell(low, high)}))
         beat = self.output_progress()
-        if BEFORE_ALL < beat:
+        if beat > BEFORE_ALL:
             said.append(json.dumps({"heartbeat": beat}) if beat < AFTER_ALL else json.dumps({"end": True}))
         return said
 
@@ -258,6 +261,9 @@ class RunningPWJoin(RunningHashJoin):
 
     def restored(self) -> None:
         """Forget the rows of closed keys, and remember which keys have been announced."""
+        for i, stream in enumerate(self.streams):
+            stream.expire_before(self.alive_from(i))
+        self.unmatched.restored()
         effects = [p.all_effective(progress) for p, progress in zip(self.promises, self.progress, strict=True)]
         for i, effect in enumerate(effects):
             self.promises[i].mark_inside(effect)
@@ -266,4 +272,3 @@ class RunningPWJoin(RunningHashJoin):
         for i, effect in enumerate(effects):
             self._finish(i, effect.nodes)
         self.unmatched.begin([])
-

@@ -29,6 +29,8 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.late: list[pa.RecordBatch] = []
         self.violations: list[pa.RecordBatch] = []
         self.arrivals: list[Arrivals] = []
+        self.announced: list[pa.RecordBatch] = []  # keys of which no result can come any more, and ...
+        self.announced_ranges: list[tuple[Any, Any]] = []  # ... intervals of them; only some joins know any
 
     @abstractmethod
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
@@ -42,6 +44,10 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Tuples of stream i with an event time before this cannot match anything that may still come."""
         others = (p for j, p in enumerate(self.progress) if j != i)
         return min(others) - self.query.streams[i].window.reach
+
+    def output_progress(self) -> int:
+        """No result to come is older than this."""
+        return min(self.progress)
 
     def output_punctuations(self) -> list[str]:
         """What the last step lets the output promise, each as JSON."""

@@ -26,21 +26,20 @@ class Batch:
     """New rows of one stream, and what the whole stream (not just this shard) has shown so far.
 
     `seen` is the largest event time on the stream up to and including this batch, None if it brought none;
-    `ended` says that nothing will follow. `closings` are its punctuations. `newest_keys` (the keys at the time `seen`) and
-    `largest` (the largest key and its time) are told where the stream promises clusters or an order.
+    `ended` says that nothing will follow. `closings` are its punctuations. `newest` (the keys of the batch's newest
+    tuples, and their time) and `largest` (the largest key, and the first time with it) are told where the stream
+    promises clusters or an order; NULL keys and rows without a time count for neither.
     """
 
     rows: pa.RecordBatch
     seen: int | None = None
     ended: bool = False
     closings: Closings | None = None
-    newest_keys: pa.RecordBatch | None = None
+    newest: tuple[pa.RecordBatch, int] | None = None
     largest: tuple[Any, int] | None = None
 
     @classmethod
-    def of(
-        cls, rows: pa.RecordBatch, time: str, *, ended: bool = False, closings: Closings | None = None
-    ) -> Batch:
+    def of(cls, rows: pa.RecordBatch, time: str, *, ended: bool = False, closings: Closings | None = None) -> Batch:
         """A batch that is the whole of its stream's news: `seen` is read off rows and punctuations."""
         newest = pc.max(rows.column(time)).cast(pa.int64()).as_py() if rows.num_rows else None
         said = [] if closings is None else [*closings.times.tolist(), *(time for _, time in closings.ranges)]

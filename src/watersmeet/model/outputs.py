@@ -30,7 +30,8 @@ def plain(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Counters:
-    """Work of one batch on one shard. All but `stored`, `stale` and `state_bytes` count events of the batch."""
+    """Work of one batch on one shard. `stored`, `stale`, `open_groups` and `state_bytes` tell what is there after it,
+    all others count events of the batch."""
 
     rows_in: int = 0
     late: int = 0
@@ -46,6 +47,8 @@ class Counters:
     announced_ranges: int = 0
     stored: int = 0  # tuples in the state after the batch
     stale: int = 0  # ... of them those that nothing can match any more
+    groups: int = 0  # groups that came out
+    open_groups: int = 0  # ... and those that are not final after the batch
     state_bytes: int = 0  # bytes of those tuples' rows and lists
 
     def as_dict(self) -> dict[str, int]:

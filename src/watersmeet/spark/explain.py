@@ -22,11 +22,16 @@ class Explanation:
 
     def __str__(self) -> str:
         f = self.facts
-        lines = [f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"]
+        lines = [
+            f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"
+        ]
         lines.append(f"  {f['mode']}, {f['shards']} shards, keys divided by hash")
         for s in f["streams"]:
             lines.append(f"  {s['name']}: {s['retention']}")
             lines.append(f"    late: {s['late']}")
+        if "groups" in f:
+            lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
+            lines.append(f"    a group comes out {f['groups']['come']}")
         if f["settings"]:
             lines.append("  settings:")
             lines += [f"    {name} = {value}" for name, value in f["settings"].items()]

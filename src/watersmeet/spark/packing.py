@@ -98,17 +98,15 @@ class Packer:
         if seen is None:
             return
         for promise in self.spec.promises:
-            keys = pa.record_batch(
-                [*(rows.column(k) for k in self.spec.key), rows.column(self.spec.time).cast(pa.int64())],
-                schema=blob_schema(NEWEST, self.spec),
-            )
+            columns = [*(rows.column(k) for k in self.spec.key), rows.column(self.spec.time).cast(pa.int64())]
+            keys = _batch(columns, blob_schema(NEWEST, self.spec))
+            keys = keys.filter(pa.array(np.logical_and.reduce([c.is_valid() for c in columns])))  # NULL says nothing
             if isinstance(promise, Clustered):
-                yield self._blobs(keys.filter(pc.equal(keys.column("time"), seen)), None, NEWEST)
+                yield self._blobs(keys.filter(pc.equal(keys.column("time"), pc.max(keys.column("time")))), None, NEWEST)
             if isinstance(promise, Ordered):
                 top = pc.max(keys.column(0))
-                if top.is_valid:
-                    largest = keys.filter(pc.equal(keys.column(0), top)).sort_by("time").slice(0, 1)
-                    yield self._blobs(largest, None, LARGEST)
+                largest = keys.filter(pc.equal(keys.column(0), top)).sort_by("time").slice(0, 1)
+                yield self._blobs(largest, None, LARGEST)
 
     def _signs(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
         """Send the punctuations; gives the rows that are none."""
@@ -122,6 +120,8 @@ class Packer:
         return rows.filter(plain) if self.tuples else rows.slice(0, 0)
 
     def _sign(self, sign: Signed, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if sign.kind in ("value", "list", "range"):
+            rows = rows.filter(rows.column(self.spec.time).is_valid())  # without a time nothing is promised
         time = rows.column(self.spec.time).cast(pa.int64())
         seen = pc.max(time).as_py()
         match sign.kind:
@@ -225,7 +225,12 @@ class Inbox:
         """What all of them said together."""
         largest = max(self._tuples(LARGEST), default=None, key=lambda kt: (kt[0], -kt[1]))
         return Batch(
-            self._all(ROWS), self.seen if self.seen != NO_TIME else None, ended, self._closings(), self._newest(), largest
+            self._all(ROWS),
+            self.seen if self.seen != NO_TIME else None,
+            ended,
+            self._closings(),
+            self._newest(),
+            largest,
         )
 
     def _all(self, kind: int) -> pa.RecordBatch:
@@ -235,12 +240,12 @@ class Inbox:
     def _tuples(self, kind: int) -> list[tuple[Any, ...]]:
         return list(zip(*(c.to_pylist() for c in self._all(kind).columns), strict=True))
 
-    def _newest(self) -> pa.RecordBatch | None:
+    def _newest(self) -> tuple[pa.RecordBatch, int] | None:
         keys = self._all(NEWEST)
         if not keys.num_rows:
             return None
-        latest = keys.filter(pc.equal(keys.column("time"), pc.max(keys.column("time"))))
-        return latest.select(list(self.spec.key))
+        time = pc.max(keys.column("time")).as_py()
+        return keys.filter(pc.equal(keys.column("time"), time)).select(list(self.spec.key)), time
 
     def _closings(self) -> Closings | None:
         if not self.held.keys() & {KEYS, RANGES, BEATS}:

@@ -7,27 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, StructType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField
 
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.joins import Join, plan
+from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
+from watersmeet.spark import operators
 from watersmeet.spark import session as sessions
 from watersmeet.spark.explain import Explanation, explain
+from watersmeet.spark.grouping import Grouping, grouping
+from watersmeet.spark.operators import METRICS
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION, ShardProcessor, SheetReader
+from watersmeet.spark.processor import ShardProcessor
 from watersmeet.spark.punctuations import Sign, with_signs
 from watersmeet.spark.streams import Stream, aligned, same_kind
-
-#: Name of the observed metrics in a query's progress.
-METRICS = "watersmeet"
-SUMMED = (
-    "rows_in late violations null_keys probed results inserted invalidated purged announced announced_ranges stored state_bytes bytes_written "
-    "decode_us load_us join_us emit_us save_us cache_hit caught_up rebuilt"
-).split()
 
 
 @dataclass(frozen=True)
@@ -42,28 +38,20 @@ class Joined:
     on_violation: str = "drop"
 
     @cached_property
+    def _packed(self) -> DataFrame:
+        """Blobs of all streams."""
+        parts = [part for i, source in enumerate(self.streams) for part in self._packed_stream(i, source)]
+        return reduce(DataFrame.unionAll, parts)
+
+    @cached_property
     def _rows(self) -> DataFrame:
-        """Everything the operator says, one row each: results, late rows (statistics are observed and removed)."""
-        parts = [part for i, source in enumerate(self.streams) for part in self._packed(i, source)]
-        packed = reduce(DataFrame.unionAll, parts)
+        """Everything the operator says, one row each: results, late rows, punctuations, statistics."""
         processor = ShardProcessor(
             self.query, self.ids, ended=not self.streaming, join=self.operator, on_violation=self.on_violation
         )
-        is_packed = processor.sheet.packed
-        out = packed.groupBy("shard").transformWithStateInPandas(
-            processor,
-            outputStructType=StructType([*_head(), StructField("blob", BinaryType())]) if is_packed else self._schema,
-            outputMode="Append",
-            timeMode="None",
-        )
-        if is_packed:
-            out = out.mapInArrow(SheetReader(self.query.schema), self._schema)
-        stats = [F.sum(_stat(name)).alias(name) for name in SUMMED]
-        return out.observe(METRICS, stats[0], *stats[1:], F.max(_stat("stored")).alias("stored_max")).where(
-            F.col("kind") != STATS
-        )
+        return operators.run(self._packed, processor, self._columns, METRICS)
 
-    def _packed(self, i: int, source: Stream) -> list[DataFrame]:
+    def _packed_stream(self, i: int, source: Stream) -> list[DataFrame]:
         """Blobs of a stream: of its own rows, and of the DataFrames that hold punctuations alone."""
         spec = self.query.streams[i]
         kinds = [source.df.schema[k].dataType.simpleString() for k in spec.key]
@@ -78,29 +66,23 @@ class Joined:
         return parts
 
     @property
-    def _schema(self) -> StructType:
-        columns = {f.name: f.dataType for s in self.streams for f in s.df.schema}
-        return StructType([*_head(), *(StructField(name, columns[name]) for name in self.query.schema.names)])
+    def _columns(self) -> list[StructField]:
+        kinds = {f.name: f.dataType for s in self.streams for f in s.df.schema}
+        return [StructField(name, kinds[name]) for name in self.query.schema.names]
 
     @property
     def df(self) -> DataFrame:
         """Results: the key columns, then each stream's other columns. Late rows are left out (and counted)."""
-        return self._rows.where(F.col("kind") == RESULT).select(*map(_quoted, self.query.schema.names))
+        return operators.results(self._rows, self.query.schema.names)
 
     @property
     def tagged(self) -> DataFrame:
         """Results and late rows in one: `kind`, `stream`, the result's columns, `row` (JSON), `shard`, `shards`."""
-        kind = F.when(F.col("kind") == RESULT, "result")
-        for number, name in ((LATE, "late"), (VIOLATION, "violation"), (PUNCTUATION, "punctuation")):
-            kind = kind.when(F.col("kind") == number, name)
-        return self._rows.select(
-            kind.alias("kind"),
-            F.get_json_object("note", "$.stream").alias("stream"),
-            *map(_quoted, self.query.schema.names),
-            F.get_json_object("note", "$.row").alias("row"),
-            F.get_json_object("note", "$.shard").cast("int").alias("shard"),
-            F.lit(len(self.ids)).alias("shards"),
-        )
+        return operators.tagged(self._rows, self.query.schema.names, len(self.ids))
+
+    def group_by(self, *cols: str | Bucket) -> Grouping:
+        """Group the results by columns and by `wm.bucket`s of time; `agg` then says what to compute of each group."""
+        return grouping(self, cols)
 
     def explain(self) -> Explanation:
         """What will run, what is kept how long, and what happens to late rows; `str()` of it is the text."""
@@ -137,7 +119,9 @@ def join(
         raise QueryError(f'`on_violation` is "{on_violation}"; it is "drop" or "error".')
     names = [s.name for s in streams]
     if len(set(names)) < len(names):
-        raise QueryError(f"two streams are called `{names[0]}`; messages could not tell them apart.", hint="set `name`.")
+        raise QueryError(
+            f"two streams are called `{names[0]}`; messages could not tell them apart.", hint="set `name`."
+        )
     key = (on,) if isinstance(on, str) else tuple(on)
     if not key:
         raise QueryError("`on` names no column; a join needs at least one key.")
@@ -165,17 +149,5 @@ def join(
     return Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation)
 
 
-def _stat(name: str) -> Column:
-    return F.when(F.col("kind") == STATS, F.get_json_object("note", f"$.{name}").cast("bigint"))
-
-
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
 def _signed(signs: Sequence[tuple[int, Sign]]) -> tuple[Signed, ...]:
     return tuple(Signed(n, s.kind, s.low_closed, s.high_closed) for n, s in signs)
-
-
-def _head() -> list[StructField]:
-    return [StructField("kind", ByteType()), StructField("note", StringType())]

@@ -15,17 +15,22 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark import TaskContext
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.streaming.stateful_processor import MapState, TimerValues, ValueState
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+    ValueState,
+)
 
-from watersmeet.errors import StateCorruptError, ViolationError
+from watersmeet.errors import ViolationError
 from watersmeet.joins import Join
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.running import RunningJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import packing, worker_cache
+from watersmeet.spark.folding import declare
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -99,14 +104,13 @@ class ShardProcessor(StatefulProcessor):
         self.sheet = Sheet(query.schema)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._header = handle.getValueState("header", "data binary")
-        self._segments = handle.getMapState("segments", "id bigint", "data binary")
+        self.header, self.segments = declare(handle)
 
-    def handleInputRows(  # noqa: N802  # Spark's name
+    def handleInputRows(  # type: ignore[override]  # Spark's name; frames only, as asked for in pipeline
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         shard, timings = int(key[0]), Timings()
-        store = SparkStore(self._header, self._segments)
+        store = SparkStore(self.header, self.segments)
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
@@ -133,7 +137,7 @@ class ShardProcessor(StatefulProcessor):
                 yield self.sheet.notes(PUNCTUATION, said)
             stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
-            yield self.sheet.notes(STATS, [json.dumps(stats)])
+            yield self.sheet.notes(STATS, [json.dumps(stats | {"progress": working.join.progress})])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
@@ -146,17 +150,16 @@ class ShardProcessor(StatefulProcessor):
         return [inbox.batch(ended=self.ended) for inbox in inboxes]
 
     def _load_header(self, store: SparkStore, shard: int) -> log.Header:
+        """The shard's header; a new one if it has none.
+
+        A shard has none before the first batch that had any source partition. If the division into shards has changed
+        since, other shards may have none either, but not shard 0, which there always is: it refuses, and the batch fails.
+        """
         data = store.read_header()
         if data is None:
-            if _batch_id() > 0:
-                raise StateCorruptError(
-                    f"shard {shard} of {len(self.ids)} has no state in batch {_batch_id()}; every shard has one after "
-                    "the first batch. The number of shards may have changed, or the checkpoint is not this query's.",
-                    hint="run with the number of shards that the checkpoint was written with, or a new checkpoint.",
-                )
-            return log.begin(self.query, shard, len(self.ids))
+            return log.begin(self.query, shard, len(self.ids), self.ids)
         header = log.Header.unpack(data)
-        header.check(self.query, shard, len(self.ids))
+        header.check(self.query, shard, len(self.ids), self.ids)
         return header
 
     def close(self) -> None:
@@ -218,13 +221,6 @@ class _Working:
 
     def __exit__(self, *exc: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)  # kept ones have been renamed away
-
-
-def _batch_id() -> int:
-    """The micro-batch's number; 0 outside a streaming query."""
-    context = TaskContext.get()
-    text = context.getLocalProperty("streaming.sql.batchId") if context else None
-    return int(text) if text else 0
 
 
 class Sheet:

@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 from pyspark import SparkFiles
@@ -77,8 +79,21 @@ def session(*, master: str = "local[*]", shards: int | None = None, **spark_sett
     spark = builder.getOrCreate()
     if master.startswith("local"):
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
+    Thread(target=_warm_up, args=(spark, count), daemon=True).start()
     log.info("session on %s with %d shards; set: %s", master, count, ", ".join([*REQUIRED, *ADVISED, *settings]))
     return spark
+
+
+def _warm_up(spark: SparkSession, workers: int) -> None:
+    """Have the workers started, with kernels compiled and loaded, by the time that the first batch asks for them."""
+    try:
+        spark.range(0, workers, 1, workers).mapInArrow(_nothing, "id bigint").count()
+    except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
+        log.debug("the workers were not warmed: %s", error)
+
+
+def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
+    return batches
 
 
 def _cores(master: str) -> int:

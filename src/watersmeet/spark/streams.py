@@ -151,7 +151,8 @@ def _refuse_incomparable(s: Stream, column: str) -> None:
         )
     if any(word in text for word in ("map<", "variant", "geometry", "geography")) or text == "interval":
         raise ColumnError(
-            f"`on` column `{column}` of stream `{s.name}` is {text}; values of that type cannot be compared for equality.",
+            f"`on` column `{column}` of stream `{s.name}` is {text}; "
+            "values of that type cannot be compared for equality.",
             hint="join on a column of a comparable type.",
         )
 

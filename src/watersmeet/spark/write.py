@@ -8,9 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.errors import QueryError
+from watersmeet.spark.grouping import Grouped
 from watersmeet.spark.pipeline import Joined
 
 #: A function of (rows, batch number), or a folder for parquet files.
@@ -18,18 +19,18 @@ Sink = Callable[[DataFrame, int], Any] | str | Path
 
 
 def write(
-    joined: Joined,
+    joined: Joined | Grouped,
     *,
     checkpoint: str | Path,
     results: Sink | None = None,
     late: Sink | None = None,
     trigger: str | dict[str, Any] | None = None,
 ) -> StreamingQuery:
-    """Start a query that sends results and late rows to a sink each.
+    """Start a query that sends results (or groups) and late rows to a sink each.
 
     A sink is a function of ``(DataFrame, batch number)``, or a folder: each batch is written there as parquet under
-    ``batch=<number>``, replacing what an interrupted attempt left. Delivery is at least once, and exactly once for sinks
-    that are idempotent by batch number, as folders are. The batch is computed once and kept while the sinks read it.
+    ``batch=<number>``, replacing what an interrupted attempt left. Delivery is at least once, and exactly once for
+    sinks that are idempotent by batch number, as folders are. The batch is computed once and kept while they read it.
     `trigger` is a duration ("10 seconds") or what ``DataStreamWriter.trigger`` takes, as a dictionary.
     """
     if not joined.streaming:

@@ -1,9 +1,9 @@
 """What one stream has promised: keys and ranges of keys that it will not bring any more.
 
-A promise made at event time τ is *pending* while tuples with ts <= τ may still come, and *effective* from then on. Single
-keys are marks on the nodes of the stream's value lists, ranges stand in `Ranges`. Keys of which nothing is stored merge
-into ranges where they are neighbours; beyond a bound the oldest are forgotten, which is safe (a later tuple of such a key
-is stored and leaves by its window) and counted.
+A promise made at event time τ is *pending* while tuples with ts <= τ may still come, and *effective* from then on.
+Single keys are marks on the nodes of the stream's value lists, ranges stand in `Ranges`. Keys of which nothing is
+stored merge into ranges where they are neighbours; beyond a bound the oldest are forgotten, which is safe (a later tuple
+of such a key is stored and leaves by its window) and counted.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from watersmeet.errors import StateError
+from watersmeet.errors import ColumnError, StateError
 from watersmeet.kernels import closings as punctuating
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range, Unique
+from watersmeet.model.punctuations import Closings, Clustered, Ordered, Unique
 from watersmeet.model.queries import StreamSpec
-from watersmeet.model.windows import Unbounded
 from watersmeet.state.keys import Int64s, Keys, decode, encode
 from watersmeet.state.order import ABOVE, Order, Ranges
 from watersmeet.state.ordered_index import OrderedIndex
@@ -52,9 +51,10 @@ class Effect:
 class Promises:
     """The closings of one stream, over its value lists."""
 
-    def __init__(self, spec: StreamSpec, lists: ValueLists) -> None:
+    def __init__(self, spec: StreamSpec, lists: ValueLists, *, forgets: bool = True) -> None:
         self.spec = spec
         self.lists = lists
+        self.forgets = forgets  # beyond the bounds; else it stops there
         self.kinds = [spec.schema.field(k).type for k in spec.key]
         self.pending_nodes: Int64s = np.empty(0, np.int64)
         self.pending_ranges: list[tuple[Any, Any, int]] = []
@@ -64,7 +64,7 @@ class Promises:
         self.fresh: Int64s = np.empty(0, np.int64)  # single closings to be made durable
         self.rewrite = False  # or all of them, because some were merged or forgotten
         self.closed_now: Int64s = np.empty(0, np.int64)  # by unique tuples, in this batch
-        self.newest = BEFORE_ALL  # largest time seen, its keys, and those of them that are this shard's
+        self.newest = BEFORE_ALL  # largest time of a tuple, its keys, and those of them that are this shard's
         self.newest_keys: pa.RecordBatch | None = None
         self.open_keys: pa.RecordBatch | None = None
         self.largest: Any = None  # largest key seen, as a place in the order
@@ -79,6 +79,7 @@ class Promises:
         for pattern, time in closings.ranges:
             interval = self.order().interval(pattern)
             if interval is not None:
+                self._count_lies(self.index.between(*interval), time)
                 self.pending_ranges.append((*interval, time))
 
     def close(self, keys: Keys, times: Int64s) -> None:
@@ -87,23 +88,30 @@ class Promises:
             open_ = ~self.ranges.holds(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
         nodes, sooner = self.lists.close(np.flatnonzero(keys.valid), times, keys)
-        lists = self.lists.lists
-        newest = lists.newest[nodes]
-        self.lies += int(np.count_nonzero((newest >= 0) & (lists.time[newest] > lists.closing[nodes])))
+        self._count_lies(nodes, self.lists.lists.closing[nodes])
         self.pending_nodes = np.concatenate([self.pending_nodes, nodes])
         self.fresh = np.concatenate([self.fresh, nodes, sooner])
 
-    def close_below(self, place: Any, time: int) -> None:
-        """Close every key before `place` in the order."""
-        order = self.order()
-        if order.words and place <= np.iinfo(np.int64).min:
-            return
-        low = self.order().interval(Range(None, None))
-        assert low is not None, "everything is an interval"
-        self.pending_ranges.append((low[0], place - 1 if order.words else place, time))
+    def _count_lies(self, nodes: Int64s, times: Int64s | int) -> None:
+        """Of keys that are closed at these times, those of which a later tuple is stored."""
+        newest = self.lists.lists.newest[nodes]
+        self.lies += int(np.count_nonzero((newest >= 0) & (self.lists.lists.time[newest] > times)))
 
-    def hear_tuples(self, arrivals: Arrivals, honest: Bools, batch: Batch) -> Bools:
-        """What the tuples themselves promise, on a stream that is unique, clustered or ordered.
+    def hear_largest(self, batch: Batch, progress: int) -> None:
+        """What the largest key shown promises, on a stream that is ordered; a late tuple promises nothing."""
+        for promise in self.spec.promises:
+            if not isinstance(promise, Ordered) or batch.largest is None or batch.largest[1] < progress:
+                continue
+            value, time = batch.largest
+            place = self.order().place(value)
+            if self.largest is None or place > self.largest:
+                self.largest = place
+                interval = self.order().below(value, promise.slack)
+                if interval is not None:
+                    self.pending_ranges.append((*interval, time))
+
+    def hear_tuples(self, arrivals: Arrivals, honest: Bools, batch: Batch, progress: int) -> Bools:
+        """What the tuples themselves promise, on a stream that is unique or clustered.
 
         Tells which of them repeat the key of a unique stream: of equal keys the first by (ts, row bytes) stays.
         """
@@ -113,9 +121,9 @@ class Promises:
                 case Unique():
                     broken |= self._repeated(arrivals, honest)
                 case Clustered():
-                    self._end_clusters(arrivals, honest & ~broken, batch)
-                case Ordered(slack):
-                    self._close_passed(batch, slack)
+                    self._end_clusters(arrivals, honest & ~broken, batch, progress)
+                case Ordered():
+                    continue  # see `hear_largest`
         return broken
 
     def _repeated(self, arrivals: Arrivals, honest: Bools) -> Bools:
@@ -137,37 +145,21 @@ class Promises:
         out[honest] = repeated
         return out
 
-    def _end_clusters(self, arrivals: Arrivals, honest: Bools, batch: Batch) -> None:
-        """Close every key seen but those at the largest time of the stream, known to all shards."""
-        if batch.seen is None:
-            return
-        if batch.seen > self.newest or self.newest_keys is None:
-            self.newest, tip = batch.seen, batch.newest_keys
-        elif batch.seen == self.newest and batch.newest_keys is not None:
-            tip = pa.Table.from_batches([self.newest_keys, batch.newest_keys]).combine_chunks().to_batches()[0]
-        else:
-            tip = self.newest_keys
-        which = arrivals.which[honest]
-        keys = [arrivals.rows.column(k).take(pa.array(which)) for k in self.spec.key]
-        seen = pa.record_batch(keys, names=list(self.spec.key))
-        ours = pa.Table.from_batches([seen, *([self.open_keys] if self.open_keys is not None else [])])
-        ours = ours.group_by(list(self.spec.key)).aggregate([]).combine_chunks()
-        ours = ours.to_batches()[0] if ours.num_rows else seen.slice(0, 0)
-        at_tip = _in(ours, tip) if tip is not None else np.zeros(ours.num_rows, np.bool_)
-        self.newest_keys = tip
-        self.open_keys = ours.filter(pa.array(at_tip))
-        ended = ours.filter(pa.array(~at_tip))
+    def _end_clusters(self, arrivals: Arrivals, honest: Bools, batch: Batch, progress: int) -> None:
+        """Close every key seen but those at the largest time of a tuple, known to all shards."""
+        if batch.newest is not None and batch.newest[1] >= max(self.newest, progress):
+            keys, time = batch.newest
+            again = [self.newest_keys] if time == self.newest and self.newest_keys is not None else []
+            self.newest, self.newest_keys = time, _different([keys, *again])
+        if self.newest_keys is None:
+            return  # all that came was late
+        columns = [arrivals.rows.column(k).take(pa.array(arrivals.which[honest])) for k in self.spec.key]
+        came = pa.record_batch(columns, names=list(self.spec.key))
+        ours = _joined([came, *([self.open_keys] if self.open_keys is not None else [])])
+        newest = _in(ours, self.newest_keys)
+        self.open_keys = _different([ours.filter(pa.array(newest))])
+        ended = ours.filter(pa.array(~newest))
         self.close(encode(ended.columns), np.full(ended.num_rows, self.newest, np.int64))
-
-    def _close_passed(self, batch: Batch, slack: Any) -> None:
-        if batch.largest is None:
-            return
-        value, time = batch.largest
-        place = self.order()._place(value)
-        if self.largest is None or place > self.largest:
-            self.largest = place
-            low = Order(self.kinds[0])._place(value - slack) if slack else place
-            self.close_below(low, time)
 
     def order(self) -> Order:
         if self.ranges is None:
@@ -195,8 +187,7 @@ class Promises:
             places = self.order().of_keys(keys)[which]
             out |= self.ranges.holds(places)
             for low, high, time in self.pending_ranges:
-                inside = (places >= low) & ((places <= high) if self.order().words else (places < high))
-                out |= inside.astype(np.bool_) & (times[which] > time)
+                out |= self.order().inside(places, low, high) & (times[which] > time)
         return out
 
     def time_of(self, keys: Keys) -> int | None:
@@ -208,7 +199,7 @@ class Promises:
             return None
         place = self.order().of_keys(keys)[:1]
         at = int(self.ranges.which(place)[0]) if len(self.ranges) else -1
-        waiting = (t for low, high, t in self.pending_ranges if low <= place[0] <= high)
+        waiting = (t for low, high, t in self.pending_ranges if self.order().inside(place, low, high)[0])
         return self.ranges.time[at] if at >= 0 else next(waiting, None)
 
     def closed(self, which: Int64s, keys: Keys) -> Bools:
@@ -240,10 +231,12 @@ class Promises:
         nodes, self.closed_now = np.concatenate([nodes, self.closed_now]), np.empty(0, np.int64)
         ready = [r for r in self.pending_ranges if r[2] <= reached]
         self.pending_ranges = [r for r in self.pending_ranges if r[2] > reached]
+        effect = Effect(nodes)
         for low, high, time in ready:
             assert self.ranges is not None, "a pending range has an order"
+            effect.intervals += [(a, b, time) for a, b in self.ranges.gaps(low, high)]
             self.ranges.add(low, high, time)
-        return Effect(nodes, ready)
+        return effect
 
     def mark_inside(self, effect: Effect) -> None:
         """Mark the keys that are stored, the batch's own included, and lie in ranges that have just taken effect."""
@@ -260,30 +253,46 @@ class Promises:
     # ------------------------------------------------------------ forgetting
 
     def trim(self) -> bool:
-        """Keep what is remembered within its bound: first merge neighbours, then forget the oldest half.
+        """Keep what is remembered within its bounds: first merge neighbours, then forget the oldest half.
 
         Tells whether anything was forgotten.
         """
-        if self.lists.closings <= REMEMBERED:
-            return False
+        before = self.forgotten
+        if self.lists.closings > REMEMBERED:
+            self._trim_keys()
+        if self.ranges is not None and len(self.ranges) > REMEMBERED_RANGES:
+            self._must(self.forgets, f"{REMEMBERED_RANGES} ranges of keys")
+            by_age = np.argsort(np.array(self.ranges.time), kind="stable").tolist()
+            self.forgotten += len(by_age) // 2
+            self.ranges.keep(sorted(by_age[len(by_age) // 2 :]))
+            self.rewrite = True
+        return self.forgotten > before
+
+    def _trim_keys(self) -> None:
         lists = self.lists.lists
         nodes = self.lists.marked()
-        idle = nodes[(lists.oldest[nodes] == kernel.NIL) & (lists.mark[nodes] == kernel.ANNOUNCED)]
+        idle = nodes[(lists.oldest[nodes] == kernel.NIL) & (lists.mark[nodes] >= kernel.CLOSED)]
+        covered = self.closed_nodes(self.lists, idle)  # a range says it as well
+        self.lists.forget(idle[covered])
+        idle = idle[~covered]
         if len(self.kinds) == 1 and self._mergeable():
             idle = self._merge(idle)
         self.rewrite = True
-        if self.lists.closings > REMEMBERED * 3 // 4:
-            if isinstance(self.spec.window, Unbounded):
-                raise StateError(
-                    f"stream `{self.spec.name}` has closed more than {REMEMBERED} keys that do not merge into ranges, and "
-                    "a join without a window must remember them all.",
-                    hint="give the streams a window, or close ranges of keys.",
-                )
+        self._must(
+            self.forgets or self.lists.closings <= REMEMBERED, f"{REMEMBERED} keys that do not merge into ranges"
+        )
+        if self.forgets and self.lists.closings > REMEMBERED * 3 // 4:
             oldest = idle[np.argsort(lists.closing[idle], kind="stable")][: max(1, REMEMBERED // 2)]
             self.lists.forget(oldest)
             self.forgotten += int(oldest.size)
-            return True
-        return False
+
+    def _must(self, holds: bool, many: str) -> None:
+        if not holds:
+            raise StateError(
+                f"stream `{self.spec.name}` has closed more than {many}, and a join without a window must "
+                "remember them all.",
+                hint="give the streams a window, or close longer ranges of keys.",
+            )
 
     def _mergeable(self) -> bool:
         order = Order(self.kinds[0])
@@ -385,10 +394,8 @@ class Promises:
         }
 
     def recall(self, notes: dict[str, Any]) -> None:
-        if notes["ranges"] or notes["pending"]:
-            self.order()
-            assert self.ranges is not None
-            self.ranges = Ranges(self.ranges.order)
+        if self.ranges is not None or notes["ranges"] or notes["pending"]:
+            self.ranges = Ranges(self.order())
             for low, high, time in notes["ranges"]:
                 self.ranges.add(_place(low), _place(high), time)
         self.pending_ranges = [(_place(low), _place(high), time) for low, high, time in notes["pending"]]
@@ -420,7 +427,7 @@ def _texts(data: npt.NDArray[np.uint8], starts: Int64s, lengths: npt.NDArray[np.
 
 def row_ranks(rows: pa.RecordBatch) -> Int64s:
     """Places of rows in the order of their bytes, equal rows alike: what breaks a tie of times."""
-    keys = encode(rows.columns)
+    keys = encode([_comparable(column) for column in rows.columns])
     if not keys.data.size:
         return np.unique(keys.words, return_inverse=True)[1]
     whole = keys.data.tobytes()
@@ -429,11 +436,34 @@ def row_ranks(rows: pa.RecordBatch) -> Int64s:
     return np.array([places[text] for text in texts], np.int64)
 
 
+def _comparable(column: pa.Array) -> pa.Array:
+    try:
+        encode([column.slice(0, 0)])
+    except ColumnError:  # a map, or something with maps in it
+        return pa.array(map(repr, column.to_pylist()), pa.string())
+    return column
+
+
 def _in(rows: pa.RecordBatch, others: pa.RecordBatch) -> Bools:
     """Which of these keys stand among the others, of which there are few."""
-    have = {_exact(encode(others.columns), i) for i in range(others.num_rows)}
+    keys, few = encode(rows.columns), encode(others.columns)
+    have = {_exact(few, i) for i in range(len(few))}
+    out = np.isin(keys.words, few.words)
+    for i in np.flatnonzero(out).tolist():
+        out[i] = _exact(keys, i) in have
+    return out
+
+
+def _different(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Different keys among these, of which there are few."""
+    rows = _joined(parts)
     keys = encode(rows.columns)
-    return np.array([_exact(keys, i) in have for i in range(len(keys))], np.bool_)
+    first = {_exact(keys, i): i for i in reversed(range(len(keys)))}
+    return rows.take(pa.array(sorted(first.values()), pa.int64()))
+
+
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(parts) if len(parts) > 1 else parts[0]
 
 
 def _exact(keys: Keys, i: int) -> tuple[int, bytes]:

@@ -160,7 +160,7 @@ def decode(
     words: Int64s, data: Bytes, starts: Int64s, lengths: npt.NDArray[np.int32], kinds: Sequence[pa.DataType]
 ) -> list[pa.Array]:
     """The key columns of types `kinds` that `encode` made these words and bytes of (floats: the one NaN and zero)."""
-    if len(kinds) == 1 and _is_word(kinds[0]):
+    if len(kinds) == 1 and is_word(kinds[0]):
         return [_from_words(words, kinds[0])]
     if len(kinds) == 1 and not pt.is_nested(kinds[0]):
         whole = data.tobytes()
@@ -171,7 +171,8 @@ def decode(
     return [pa.array([row[c] for row in rows], kind) for c, kind in enumerate(kinds)]
 
 
-def _is_word(kind: pa.DataType) -> bool:
+def is_word(kind: pa.DataType) -> bool:
+    """Whether a key of this type is its word."""
     return (
         pt.is_floating(kind)
         or pt.is_boolean(kind)
@@ -225,7 +226,7 @@ def _value(data: bytes | memoryview, kind: pa.DataType) -> Any:
             value, at = _framed(memoryview(data), at, kind.value_type)
             values.append(value)
         return values
-    if _is_word(kind):
+    if is_word(kind):
         return _from_words(np.frombuffer(data, np.int64), kind)[0].as_py()
     if pt.is_decimal(kind):
         return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(data))])[0].as_py()

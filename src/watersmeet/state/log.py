@@ -113,6 +113,7 @@ class Header:
     segments: list[Entry] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
+    ids: list[int] = field(default_factory=list)  # of all shards
 
     def pack(self) -> bytes:
         body = json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -142,9 +143,9 @@ class Header:
         fields["versions"] = [Version(**v) for v in fields["versions"]]
         return cls(**fields)
 
-    def check(self, query: JoinQuery, shard: int, shards: int) -> None:
+    def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
-        if (self.shards, self.shard) != (shards, shard):
+        if (self.shards, self.shard, self.ids) != (shards, shard, list(ids)):
             raise StateMismatchError(
                 f"the checkpoint was written with {self.shards} shards (this one is shard {self.shard}); "
                 f"the query now has {shards} (and asks for shard {shard}). "
@@ -194,9 +195,10 @@ class HasState(Protocol):
         """All is read: forget what the progress and the promises, taken together, say is dead."""
 
 
-def begin(query: JoinQuery, shard: int = 0, shards: int = 1) -> Header:
+def begin(query: JoinQuery, shard: int = 0, shards: int = 1, ids: Sequence[int] = ()) -> Header:
     """The header of a state that holds nothing yet."""
-    return Header(query.digest(), query.describe(), shard, shards, progress=[BEFORE_ALL] * len(query.streams))
+    progress = [BEFORE_ALL] * len(query.streams)
+    return Header(query.digest(), query.describe(), shard, shards, progress, ids=list(ids))
 
 
 def rebuild(join: HasState, header: Header, store: Store) -> None:
@@ -285,6 +287,7 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
         [e for e in [*header.segments, *writer.entries] if e.id not in gone],
         [*header.versions, Version(token, [e.id for e in writer.entries], rewritten)][-REMEMBERED_VERSIONS:],
         join.notes(),
+        header.ids,
     )
     store.write_header(new.pack())
     join.arrivals = []

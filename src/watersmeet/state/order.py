@@ -6,8 +6,10 @@ The order of a single-column key is a 64-bit word (integers, dates, times, float
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,8 @@ import pyarrow.types as pt
 from watersmeet.errors import ColumnError
 from watersmeet.model.outputs import plain
 from watersmeet.model.punctuations import Range
-from watersmeet.state.keys import Bytes, Int64s, Keys, decode, encode
+from watersmeet.state.keys import Bools, Bytes, Int64s, Keys, decode, encode, is_word
 
-LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 Orders = npt.NDArray[Any]
 
 
@@ -61,8 +62,23 @@ class Order:
 
     @property
     def words(self) -> bool:
+        return is_word(self.kind)
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The interval of everything."""
         kind = self.kind
-        return not (pt.is_string(kind) or pt.is_binary(kind) or (pt.is_decimal(kind) and kind.precision > 18))
+        if not self.words:
+            return b"", ABOVE
+        if pt.is_boolean(kind):
+            return 0, 1
+        if pt.is_floating(kind):
+            return self.place(-math.inf), self.place(math.nan)
+        if pt.is_decimal(kind):
+            return 1 - 10**kind.precision, 10**kind.precision - 1
+        if pt.is_unsigned_integer(kind):
+            return 0, (1 << min(kind.bit_width, 63)) - 1
+        return -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
 
     def of_keys(self, keys: Keys) -> Orders:
         """Places of keys in the order."""
@@ -79,35 +95,63 @@ class Order:
 
     def interval(self, pattern: Range) -> tuple[Any, Any] | None:
         """The range's ends in the order; None if nothing lies between them."""
-        low, high = self._place(pattern.low), self._place(pattern.high)
+        low, high = self.place(pattern.low), self.place(pattern.high)
+        least, most = self.ends
         if self.words:
-            a = LEAST if low is None else low + (not pattern.low_closed)
-            b = MOST if high is None else high - (not pattern.high_closed)
+            a = least if low is None else max(least, low + (not pattern.low_closed))
+            b = most if high is None else min(most, high - (not pattern.high_closed))
             return (a, b) if a <= b else None
-        lo = b"" if low is None else low if pattern.low_closed else low + b"\0"
-        hi = ABOVE if high is None else high + b"\0" if pattern.high_closed else high
+        lo = least if low is None else low if pattern.low_closed else low + b"\0"
+        hi = most if high is None else high + b"\0" if pattern.high_closed else high
         return (lo, hi) if lo < hi else None
+
+    def below(self, value: Any, slack: Any = 0) -> tuple[Any, Any] | None:
+        """All before `value`, or before `value` - `slack`; None if nothing is."""
+        try:
+            end = value - slack if slack else value
+            return self.interval(Range(None, end, high_closed=False))
+        except (OverflowError, InvalidOperation, pa.ArrowInvalid):
+            return None  # before the first value that there is
+
+    def inside(self, places: Orders, low: Any, high: Any) -> Bools:
+        """Which of these places lie in the interval."""
+        if self.words:
+            within: Bools = (places >= low) & (places <= high)
+            return within
+        # one by one: in a comparison with an array NumPy would cut the zeros off the end of `low` and `high`
+        return np.fromiter((low <= place < high for place in places), np.bool_, len(places))
+
+    def cut(self, places: Orders, low: Any, high: Any) -> slice:
+        """Where the interval stands in sorted places."""
+        side: Any = "right" if self.words else "left"
+        return slice(_search(places, low, "left"), _search(places, high, side))
 
     def spell(self, low: Any, high: Any) -> dict[str, Any]:
         """An interval as values: ends that are missing are unbounded."""
-        out: dict[str, Any] = {}
-        if self.words:
-            out |= {} if low == LEAST else {"low": self._value(low)}
-            out |= {} if high == MOST else {"high": self._value(high)}
-            return out
-        out |= {} if low == b"" else {"low": self._value(low)}
-        return out if high is ABOVE else out | {"below": self._value(high)}
+        least, most = self.ends
+        out: dict[str, Any] = {} if low == least else {"low": self._value(low)}
+        return out if high == most else out | {"high" if self.words else "below": self._value(high)}
 
     def _value(self, place: Any) -> Any:
         """The value at a place of the order, as JSON has it."""
+        if pt.is_decimal(self.kind):
+            whole = place if self.words else int.from_bytes(_decimal_bytes(place[:16]), "little", signed=True)
+            digits = whole + (not self.words and len(place) > 16)  # just after a value is before the next
+            return str(Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -self.kind.scale)))
         if not self.words:
-            return plain(place.decode(errors="replace") if pt.is_string(self.kind) else place)
-        words = np.array([place], np.int64)
-        words = _float_order(words) if pt.is_floating(self.kind) else words  # its own inverse
+            text = pt.is_string(self.kind) or pt.is_large_string(self.kind)
+            return plain(place.decode(errors="replace") if text else place)
+        if pt.is_floating(self.kind):  # neighbours are those of doubles
+            return plain(float(_float_order(np.array([place], np.int64)).view(np.float64)[0]))
         none = np.zeros(1, np.int64)
-        return plain(decode(words, np.empty(0, np.uint8), none, none.astype(np.int32), [self.kind])[0][0].as_py())
+        values = decode(np.array([place], np.int64), np.empty(0, np.uint8), none, none.astype(np.int32), [self.kind])[0]
+        try:
+            return plain(values[0].as_py())
+        except (OverflowError, ValueError):  # a time that Python does not know
+            return values.cast(pa.string())[0].as_py()
 
-    def _place(self, value: Any) -> Any:
+    def place(self, value: Any) -> Any:
+        """The place of a value."""
         if value is None:
             return None
         place = self.of_keys(encode([pa.array([value], self.kind)]))[0]
@@ -115,13 +159,25 @@ class Order:
 
 
 def _float_order(words: Int64s) -> Int64s:
-    return np.where(words >= 0, words, words ^ MOST)
+    return np.where(words >= 0, words, words ^ np.iinfo(np.int64).max)
 
 
 def _decimal_order(data: bytes) -> bytes:
+    """Bytes of a 128-bit number, lowest first, as bytes that sort like it."""
     flipped = bytearray(reversed(data))
     flipped[0] ^= 0x80
     return bytes(flipped)
+
+
+def _decimal_bytes(place: bytes) -> bytes:
+    """The inverse."""
+    return bytes([place[0] ^ 0x80, *place[1:]])[::-1]
+
+
+def _search(places: Orders, place: Any, side: Any) -> int:
+    boxed = np.empty(1, places.dtype)
+    boxed[0] = place
+    return int(np.searchsorted(places, boxed, side)[0])
 
 
 class Ranges:
@@ -147,6 +203,20 @@ class Ranges:
         self.low[first:last] = [low]
         self.high[first:last] = [high]
         self.time[first:last] = [time]
+
+    def gaps(self, low: Any, high: Any) -> list[tuple[Any, Any]]:
+        """The parts of an interval that are not closed yet."""
+        parts = []
+        for i in range(bisect_left(self.high, low), len(self.low)):
+            if self.low[i] > high:
+                break
+            parts.append((low, self.low[i] - 1 if self.order.words else self.low[i]))
+            low = self.high[i] + 1 if self.order.words else self.high[i]
+        return [(a, b) for a, b in [*parts, (low, high)] if (a <= b if self.order.words else a < b)]
+
+    def keep(self, which: list[int]) -> None:
+        """Forget all intervals but these."""
+        self.low, self.high, self.time = ([part[i] for i in which] for part in (self.low, self.high, self.time))
 
     def holds(self, places: Orders) -> npt.NDArray[np.bool_]:
         """Which of these places are closed."""

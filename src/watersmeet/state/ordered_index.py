@@ -23,31 +23,32 @@ class OrderedIndex:
     def __init__(self, lists: ValueLists, order: Order) -> None:
         self.lists = lists
         self.order = order
-        meta = lists.lists.meta
-        top = int(meta[kernel.NODE_TOP])
-        self._run(np.flatnonzero(lists.lists.length[:top] != kernel.NIL))
-        meta[kernel.BORN] = 0
+        self._look_anew()
 
     def between(self, low: Any, high: Any) -> Int64s:
         """Nodes whose keys lie in the interval (ends as `Order.interval` gives them)."""
         self._absorb()
-        side = "right" if self.order.words else "left"
-        found = []
-        for places, nodes in (self.run, self.young):
-            found.append(nodes[np.searchsorted(places, low, "left") : np.searchsorted(places, high, side)])
+        found = [nodes[self.order.cut(places, low, high)] for places, nodes in (self.run, self.young)]
         nodes = np.unique(np.concatenate(found))
-        if not nodes.size:
-            return nodes
-        places = self.places(nodes)  # of the keys that they have now
-        inside = (places >= low) & ((places <= high) if self.order.words else np.array(places < high, np.bool_))
-        return nodes[inside.astype(np.bool_) & (self.lists.lists.length[nodes] != kernel.NIL)]
+        nodes = nodes[self.lists.lists.length[nodes] != kernel.NIL]
+        found_now: Int64s = nodes[self.order.inside(self.places(nodes), low, high)]  # by the keys that they have now
+        return found_now
 
     def places(self, nodes: Int64s) -> Orders:
         lists = self.lists.lists
         return self.order.of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
 
+    def _look_anew(self) -> None:
+        lists = self.lists.lists
+        top = int(lists.meta[kernel.NODE_TOP])
+        self._run(np.flatnonzero(lists.length[:top] != kernel.NIL))
+        lists.meta[kernel.BORN] = 0
+
     def _absorb(self) -> None:
         meta = self.lists.lists.meta
+        if meta[kernel.BORN] == kernel.NIL:  # so many were born that the lists have stopped noting them
+            self._look_anew()
+            return
         born = np.unique(self.lists.lists.born[: meta[kernel.BORN]].astype(np.int64))
         if born.size * 4 > self.run[1].size + 1024:
             both = np.unique(np.concatenate([self.run[1], born]))

@@ -37,6 +37,7 @@ class Unmatched:
         self.matched: list[Bools] = []  # rows of the batch that have matched
         self.out: list[tuple[int, pa.RecordBatch | pa.Table]] = []
         self._unkeyed: list[tuple[int, pa.RecordBatch]] = []
+        self._read: list[tuple[int, Int64s, npt.NDArray[np.int32]]] = []
         self._done: list[tuple[Int64s, npt.NDArray[np.int32]]] = []  # rows of a semi join that went at their match
 
     def tracks(self, i: int) -> bool:
@@ -106,8 +107,8 @@ class Unmatched:
         lists = self.streams[i].lists.lists
         order = slots[np.argsort(lists.segment[slots], kind="stable")]
         if order.size:
-            taken = self.streams[i].segments.take(lists.segment[order], lists.row[order], self.streams[i].spec.schema.names)
-            self.out.append((i, taken))
+            names = self.streams[i].spec.schema.names
+            self.out.append((i, self.streams[i].segments.take(lists.segment[order], lists.row[order], names)))
 
     def tables(self) -> Iterator[pa.Table]:
         """What is to be said of the batch, as results."""
@@ -158,17 +159,18 @@ class Unmatched:
         return ids[ids >= 0], rows[ids >= 0]
 
     def replay(self, i: int, rows: pa.RecordBatch) -> None:
-        """Mark stored rows as matched again."""
-        lists = self.streams[i].lists.lists
-        numbers = {part.id: number for number, part in self.streams[i].segments.parts.items()}
-        top = self.streams[i].lists.slots
-        at, gone = {}, []
-        for slot in np.flatnonzero(lists.node[:top] >= 0).tolist():
-            at[int(lists.segment[slot]), int(lists.row[slot])] = slot
-        for id, row in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
-            slot = at.get((numbers.get(id, -1), row))
-            if slot is not None:
-                lists.matched[slot] = 2
-                gone.append(slot)
-        if self.semi:
-            self.streams[i].lists.discard(np.array(gone, np.int64), self.streams[i].segments.left)
+        """Marks read again; `restored` applies them."""
+        self._read.append((i, np.asarray(rows.column(0)), np.asarray(rows.column(1))))
+
+    def restored(self) -> None:
+        """Mark stored rows as matched again; those of a semi join are gone."""
+        for i in self.watched:
+            stream, lists = self.streams[i], self.streams[i].lists.lists
+            living = np.flatnonzero(lists.node[: stream.lists.slots] >= 0)
+            have = self._ids(i)[lists.segment[living]] << 32 | lists.row[living]
+            marked = [ids.astype(np.int64) << 32 | rows for j, ids, rows in self._read if j == i]
+            slots = living[np.isin(have, np.concatenate(marked))] if marked else living[:0]
+            lists.matched[slots] = 2
+            if self.semi:
+                stream.lists.discard(slots, stream.segments.left)
+        self._read = []

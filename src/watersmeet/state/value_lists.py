@@ -41,6 +41,7 @@ class ValueLists:
         found = {field: self.arrays.attach(f"{name}.{field}", kind) for field, kind in kernel.KINDS.items()}
         if found["meta"] is not None:
             self.lists = Lists(**found)  # type: ignore[arg-type]  # a folder with one array has all
+            self.lists.meta[kernel.BORN] = kernel.NIL  # whoever wanted to know is of another process
             return
         sizes = {"meta": kernel.META, "table": 64, "arena": 64}
         made: dict[str, AnyArray] = {
@@ -204,6 +205,8 @@ class ValueLists:
         meta = self.lists.meta
         if tuples:
             self._grow(SLOT_FIELDS, len(self) + n)
+        if meta[kernel.BORN] > 1024 + 2 * self.keys:
+            meta[kernel.BORN] = kernel.NIL  # cheaper to look at all nodes than at so many notes
         if meta[kernel.BORN] != kernel.NIL:
             self._grow(("born",), int(meta[kernel.BORN]) + n)
         self._grow(NODE_FIELDS, self.keys + n)

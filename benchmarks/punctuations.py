@@ -1,0 +1,140 @@
+"""What punctuations cost and what they save: state and throughput of the engine's operators on punctuated streams.
+
+    python -m benchmarks.punctuations [--quick] [--only CASE] [--out DIR]
+    python -m benchmarks.punctuations --redraw       tables, chart and README again from the last results
+
+One shard, one process, no Spark. Operators take turns within a repetition, so a machine that slows down slows everybody.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks import data, report
+from benchmarks import punctuation_report as told
+from benchmarks.operators import Case, auction_house, many_closings, punct, run
+from benchmarks.spark import RESULTS, describe, schedule
+from watersmeet.kernels.warm_up import warm_up
+
+EVERY = ("nested_loop", "hash, 100 buckets", "hash", "pwjoin")
+ASCENDING = ("punct-asc-100-40", "punct-asc-100-40")
+MIXED = ("punct-asc-30-40", "punct-random-30-40")
+
+
+def cases(quick: bool) -> list[Case]:
+    """All cases; quick ones have a tenth of the data and run once."""
+    part, turns = (10, 1) if quick else (1, 7)
+    made = [
+        Case(
+            f"state-{window}",
+            f"two punct-asc-100-40, a tuple every 10 ms, windows of {window} s, batches of 2 s",
+            punct(ASCENDING, 20_000 // part, 0.01, window, 2.0, values=400),
+            EVERY if window != 15 else (*EVERY, "pjoin"),
+            repetitions=1,
+        )
+        for window in (1, 5, 15)
+    ]
+    made += [
+        Case(
+            f"rate-{window}",
+            f"two punct-asc-100-40, a tuple every ms, windows of {window} s, batches of 5 s",
+            punct(ASCENDING, 100_000 // part, 0.001, window, 5.0, values=1_500),
+            (*EVERY, "pjoin"),
+            repetitions=min(turns, 3),
+        )
+        for window in (5, 15)
+    ]
+    fast = {"tuples": 800_000 // part, "gap": 1e-5, "batch": 0.5}
+    return [
+        *made,
+        Case(
+            "without",
+            "keys at random of 100,000, a tuple every 10 µs, windows of 2 s, batches of 0.5 s; no punctuations",
+            punct(("uniform-100000", "uniform-100000"), window=2.0, **fast),
+            ("hash", "pwjoin, none"),
+            turns,
+        ),
+        Case(
+            "irrelevant",
+            "punct-asc-30-40 and punct-random-30-40, a tuple every 10 µs, windows of 0.5 s, batches of 0.5 s; no "
+            "punctuation matches any tuple",
+            punct(MIXED, window=0.5, values=40_000, irrelevant=True, **fast),
+            ("hash", "pwjoin, none", "pwjoin"),
+            turns,
+        ),
+        *(
+            Case(
+                f"closings-{name}",
+                f"100,000 stored tuples of one stream, then as many closings of the other, in turn; {words} keys",
+                many_closings(kind, 100_000 // part, 8),
+                ("pwjoin",),
+                turns,
+            )
+            for name, words, kind in (("int", "64-bit", pa.int64()), ("string", "string", pa.string()))
+        ),
+        *(
+            Case(
+                f"auctions-{wait}",
+                "unique auctions of half an hour to an hour and a half, bids within 12 hours of the opening, 2 % of the "
+                f"closings lost, 36 hours; auctions wait 12 h for bids, bids {wait} h for auctions",
+                auction_house(36, 60_000 // part, 0.02, wait),
+                ("hash", "pwjoin"),
+                repetitions=1,
+            )
+            for wait in (12, 0)
+        ),
+    ]
+
+
+def run_all(chosen: list[Case], quick: bool, console: Console) -> dict[str, Any]:
+    warm_up("nested_loop")
+    found = {case.name: describe(case, quick) for case in chosen}
+    with Progress(console=console) as progress:
+        bar = progress.add_task("", total=sum(len(schedule(c, list(c.contenders))) for c in chosen))
+        for case in chosen:
+            for repetition, name in schedule(case, list(case.contenders)):
+                progress.update(bar, description=f"{case.name}, {repetition + 1} of {case.repetitions}: {name}")
+                found[case.name]["runs"].append({"repetition": repetition} | run(case, name))
+                progress.advance(bar)
+    return found
+
+
+def write(results: dict[str, Any], folder: Path, console: Console) -> None:
+    """Table and chart of the results in a folder; the README too, when they are the ones it shows."""
+    text = told.markdown(results)
+    (folder / "punctuations.md").write_text(text)
+    told.draw(results, folder / "punctuations.svg")
+    if folder == RESULTS:
+        report.fill("punctuations", f"![state](results/punctuations.svg)\n\n{text}")
+    for table in told.tables(results):
+        console.print(table.rich())
+    console.print(f"Written to {folder}: punctuations.json, punctuations.md, punctuations.svg")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.punctuations", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the data, once: does everything run?")
+    parser.add_argument("--only", action="append", metavar="CASE", help="run this case; the others keep their results")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, quick: .bench")
+    parser.add_argument("--redraw", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    folder = (options.out or (data.scratch("results") if options.quick else RESULTS)).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    stored, console = folder / "punctuations.json", Console()
+    results = json.loads(stored.read_text()) if stored.exists() else {"cases": {}}
+    if not options.redraw:
+        chosen = [case for case in cases(options.quick) if not options.only or case.name in options.only]
+        if not chosen:
+            parser.error(f"no such case; there are {', '.join(case.name for case in cases(True))}")
+        results["cases"] |= run_all(chosen, options.quick, console)
+        stored.write_text(json.dumps(results))
+    write(results, folder, console)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Groups over the results of a join: what they are grouped by, what is computed of each, and when they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from watersmeet.errors import ColumnError, QueryError
+from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import Unbounded
+
+#: What a group can tell. All but count, count_distinct and collect_list of no values are NULL.
+KINDS = ("count", "sum", "min", "max", "mean", "first", "last", "collect_list", "count_distinct")
+EMIT = ("final", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One of KINDS over the values of a column; `count` without a column counts rows."""
+
+    kind: str
+    column: str | None = None
+
+    def result(self, column: pa.DataType | None) -> pa.DataType:
+        """Type of the aggregate over a column of this type, as in Spark SQL."""
+        if self.kind in ("count", "count_distinct"):
+            return pa.int64()
+        assert column is not None, "only a count has no column"
+        if self.kind == "collect_list":
+            return pa.list_(column)
+        if self.kind in ("sum", "mean"):
+            if pt.is_decimal(column):
+                more = (10, 0) if self.kind == "sum" else (4, 4)
+                return pa.decimal128(min(38, column.precision + more[0]), min(38, column.scale + more[1]))
+            return pa.int64() if self.kind == "sum" and pt.is_integer(column) else pa.float64()
+        return column
+
+    def refuse(self, name: str, column: pa.DataType) -> None:
+        """Say so if this cannot be computed of a column of this type."""
+        numeric = pt.is_integer(column) or pt.is_floating(column) or pt.is_decimal(column)
+        if self.kind in ("sum", "mean") and not numeric:
+            raise ColumnError(
+                f"`{name}` is the {self.kind} of column `{self.column}` of type {column}; only numbers can be added.",
+                hint=f'cast `{self.column}` to a number, or use wm.count("{self.column}").',
+            )
+        if self.kind in ("min", "max") and (pt.is_nested(column) or pt.is_null(column)):
+            raise ColumnError(
+                f"`{name}` is the {self.kind} of column `{self.column}` of type {column}, whose values have no order.",
+                hint="take the aggregate of one of its fields.",
+            )
+        if self.kind == "count_distinct" and (pt.is_map(column) or pt.is_interval(column)):
+            raise ColumnError(
+                f"`{name}` counts distinct values of column `{self.column}` of type {column}, "
+                "which cannot be compared for equality.",
+                hint="count a column of a comparable type.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Times of a column in pieces of `length` microseconds, counted from 1970-01-01 UTC; a group has their start."""
+
+    column: str
+    length: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy:
+    """Group columns and buckets, aggregates by name, and whether groups come when final or when changed."""
+
+    by: tuple[str | Bucket, ...]
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    emit: str = "final"
+
+    def __post_init__(self) -> None:
+        if self.emit not in EMIT:
+            raise QueryError(f'`emit` is "{self.emit}"; groups come out when they are "final", or with every "update".')
+        if not self.by:
+            raise QueryError("`group_by` names no column; groups need at least one.", hint='e.g. group_by("item_id").')
+        if not self.aggregates:
+            raise QueryError("`agg` computes nothing.", hint="e.g. agg(bids=wm.count()).")
+        taken: set[str] = set()
+        for name in (*self.names, *(name for name, _ in self.aggregates)):
+            if name in taken:
+                raise ColumnError(
+                    f"two columns of the groups are called `{name}`.", hint="give the aggregate or bucket another name."
+                )
+            taken.add(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the group columns."""
+        return tuple(b if isinstance(b, str) else b.name for b in self.by)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The results' columns that the group columns are made of."""
+        return tuple(b if isinstance(b, str) else b.column for b in self.by)
+
+    def schema(self, results: pa.Schema) -> pa.Schema:
+        """Columns of a group, over results with these columns."""
+        fields = [pa.field(n, results.field(s).type) for n, s in zip(self.names, self.sources, strict=True)]
+        for name, aggregate in self.aggregates:
+            column = None if aggregate.column is None else results.field(aggregate.column).type
+            fields.append(pa.field(name, aggregate.result(column)))
+        return pa.schema(fields)
+
+    def check(self, results: pa.Schema) -> None:
+        """Refuse columns that the results do not have, or that have the wrong type."""
+        for column in self.sources:
+            _require(column, results, "group_by")
+        for bucket in self.by:
+            if isinstance(bucket, Bucket):
+                kind = results.field(bucket.column).type
+                if not (pt.is_timestamp(kind) and kind.unit == "us") and kind != pa.int64():
+                    raise ColumnError(
+                        f"`bucket` is over column `{bucket.column}` of type {kind}; a bucket holds timestamps.",
+                        hint=f"cast `{bucket.column}` to a timestamp.",
+                    )
+        for name, aggregate in self.aggregates:
+            if aggregate.column is not None:
+                _require(aggregate.column, results, name)
+                aggregate.refuse(name, results.field(aggregate.column).type)
+
+
+def _require(column: str, results: pa.Schema, argument: str) -> None:
+    if column not in results.names:
+        near = get_close_matches(column, results.names, 1)
+        raise ColumnError(
+            f"`{argument}` names column `{column}`, which the results of the join do not have.",
+            hint=f"did you mean `{near[0]}`?" if near else f"they have {', '.join(results.names)}.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedQuery(JoinQuery):
+    """A join and the groups of its results. The columns are those of the groups; `results` has the join's own."""
+
+    group_by: GroupBy = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        JoinQuery.__post_init__(self)
+        self.group_by.check(self.join.schema)
+
+    @property
+    def join(self) -> JoinQuery:
+        """The join alone."""
+        return JoinQuery(self.streams, self.how)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.group_by.schema(self.join.schema)
+
+    def describe(self) -> dict[str, object]:
+        return {**JoinQuery.describe(self), "group_by": repr(self.group_by)}
+
+    def on_key(self) -> bool:
+        """Whether groups stay within one join key: then they live in its shard, and end with it."""
+        return set(self.streams[0].key) <= {b for b in self.group_by.by if isinstance(b, str)}
+
+    def closing_bucket(self) -> tuple[int, int] | None:
+        """(place among the group columns, stream) of the first bucket by which time ends groups, if there is one."""
+        for place, bucket in enumerate(self.group_by.by):
+            for i, stream in enumerate(self.streams if self.pairs else self.streams[:1]):
+                on_time = isinstance(bucket, Bucket) and bucket.column == stream.time
+                if on_time and not isinstance(stream.window, Unbounded):
+                    return place, i
+        return None
+
+    def refuse_endless(self, closes: tuple[bool, ...]) -> None:
+        """Refuse groups that would never be final; `closes` says which streams close keys by punctuations."""
+        if self.group_by.emit == "update" or self.closing_bucket() is not None:
+            return
+        ways = f'add wm.bucket("{self.streams[0].time}", "1 minute") to the group_by, or use emit="update".'
+        key = ", ".join(self.streams[0].key)
+        if not self.on_key():
+            raise QueryError(
+                f"`group_by` is by {', '.join(self.group_by.names)}, but punctuations end values of the join key "
+                f"({key}) only; such a group may grow for ever and would never come out.",
+                hint=f"group by {key} as well, {ways}",
+            )
+        for i, stream in enumerate(self.streams):
+            alone = not self.pads(1 - i) and not isinstance(stream.window, Unbounded)
+            if closes[i] and (closes[1 - i] or alone):
+                return
+        silent = [s.name for s, c in zip(self.streams, closes, strict=True) if not c]
+        raise QueryError(
+            f"`group_by` is by {', '.join(self.group_by.names)}, and no punctuation ends values of {key} "
+            f"(`{'`, `'.join(silent)}` would have to say so); windows alone never do: a key may come again, "
+            "so its group would never be final.",
+            hint=f'give a stream punctuations, e.g. wm.when("closed", on="{self.streams[0].key[0]}"), {ways}',
+        )

@@ -1,0 +1,166 @@
+"""`joined.group_by(…).agg(…)`: groups of a join's results, in the join's own operator or in a second one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, DataType, DecimalType, DoubleType, LongType, StructField
+
+from watersmeet.errors import QueryError
+from watersmeet.joins.group_by import GroupedJoin
+from watersmeet.joins.pjoin import PJoin
+from watersmeet.joins.pwjoin import PWJoin
+from watersmeet.model import durations
+from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
+from watersmeet.model.windows import TimeWindow
+from watersmeet.spark import operators
+from watersmeet.spark.explain import Explanation
+from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
+from watersmeet.spark.packing import PACKED_DDL
+from watersmeet.spark.processor import ShardProcessor
+
+if TYPE_CHECKING:
+    from watersmeet.spark.pipeline import Joined
+
+#: Name of the observed metrics of groups that have an operator of their own.
+METRICS = "watersmeet_groups"
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Results by group; what to compute of them is said by `agg`."""
+
+    joined: Joined
+    by: tuple[str | Bucket, ...]
+
+    def agg(self, *, emit: str = "final", **aggregates: Aggregate) -> Grouped:
+        """Compute aggregates, each under its name, e.g. ``agg(bids=wm.count(), best=wm.max("price"))``.
+
+        With emit="final" a group comes out once, when nothing can change it any more: when punctuations have ended its
+        join key, when its time bucket is over, or at the end. With emit="update" every batch yields the groups it
+        changed.
+        """
+        for name, aggregate in aggregates.items():
+            if not isinstance(aggregate, Aggregate):
+                raise QueryError(
+                    f"`{name}` is a {type(aggregate).__name__}; `agg` takes aggregates.",
+                    hint=f'e.g. {name}=wm.count(), or {name}=wm.max("price").',
+                )
+        joined = self.joined
+        group_by = GroupBy(self.by, tuple(aggregates.items()), emit)
+        query = GroupedQuery(joined.query.streams, joined.query.how, group_by=group_by)
+        query.refuse_endless(_closes(joined))
+        return Grouped(joined, query)
+
+
+def grouping(joined: Joined, by: tuple[str | Bucket, ...]) -> Grouping:
+    for column in by:
+        if not isinstance(column, str | Bucket):
+            raise QueryError(
+                f"`group_by` takes names of columns and buckets; got {type(column).__name__}.",
+                hint='e.g. group_by("item_id", wm.bucket("bid_at", "1 minute")).',
+            )
+    return Grouping(joined, by)
+
+
+def _closes(joined: Joined) -> tuple[bool, ...]:
+    """Which streams end keys by punctuations that the join listens to."""
+    listens = isinstance(joined.operator, PWJoin | PJoin)
+    return tuple(listens and bool(s.known or any(g.kind != "heartbeat" for g in s.signs)) for s in joined.streams)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Groups that are defined, not running: the DataFrames do the work when something reads them."""
+
+    joined: Joined
+    query: GroupedQuery
+
+    @property
+    def streaming(self) -> bool:
+        return self.joined.streaming
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        joined, query = self.joined, self.query
+        if query.on_key():
+            operator = GroupedJoin(joined.operator, query)
+            processor = ShardProcessor(
+                query, joined.ids, ended=not joined.streaming, join=operator, on_violation=joined.on_violation
+            )
+            return operators.run(joined._packed, processor, self._columns, operators.METRICS)
+        packed = joined._rows.mapInArrow(GroupPacker(query, joined.ids), PACKED_DDL)
+        return operators.run(packed, GroupProcessor(query, joined.ids, len(joined.ids)), self._columns, METRICS)
+
+    @property
+    def _columns(self) -> list[StructField]:
+        spark = {f.name: f.dataType for f in self.joined._columns}
+        by = self.query.group_by
+        fields = [StructField(n, spark[s]) for n, s in zip(by.names, by.sources, strict=True)]
+        for name, aggregate in by.aggregates:
+            kind = self.query.schema.field(name).type
+            fields.append(StructField(name, _spark_type(aggregate, kind, spark)))
+        return fields
+
+    @property
+    def df(self) -> DataFrame:
+        """Groups: their columns, then their aggregates."""
+        return operators.results(self._rows, self.query.schema.names)
+
+    @property
+    def tagged(self) -> DataFrame:
+        """Groups (`kind` result), late and violating rows of the join, finished keys; columns as in `Joined.tagged`."""
+        return operators.tagged(self._rows, self.query.schema.names, len(self.joined.ids))
+
+    def explain(self) -> Explanation:
+        """What the join's explanation says, and when groups come."""
+        facts = self.joined.explain().to_dict()
+        groups = {
+            "by": list(self.query.group_by.names),
+            "aggregates": {name: a.kind for name, a in self.query.group_by.aggregates},
+            "emit": self.query.group_by.emit,
+            "operator": "the join's own operator"
+            if self.query.on_key()
+            else "a second operator, behind a shuffle by group",
+            "come": self._come(),
+        }
+        return Explanation({**facts, "groups": groups})
+
+    def _come(self) -> str:
+        query, key = self.query, ", ".join(self.query.streams[0].key)
+        ends = []
+        if query.on_key() and any(_closes(self.joined)):
+            ends.append(f"when punctuations have ended its {key}")
+        bucket = query.closing_bucket()
+        if bucket is not None:
+            place, i = bucket
+            by, stream = query.group_by.by[place], query.streams[i]
+            assert isinstance(by, Bucket), "such are the buckets that close"
+            assert isinstance(stream.window, TimeWindow), "such are the buckets that close"
+            others = " and ".join(o.name for j, o in enumerate(query.streams) if j != i)
+            ends.append(
+                f"when {stream.name} is past the end of its {durations.spell(by.length)} of {stream.time} "
+                f"and {others} is past that + {durations.spell(stream.window.length)}"
+            )
+        ends.append("when all streams have ended")
+        final = ", or ".join(ends)
+        if query.group_by.emit == "update":
+            return f"in every batch that changes it; it is forgotten {final}"
+        return f"once, {final}"
+
+
+def _spark_type(aggregate: Aggregate, kind: pa.DataType, columns: dict[str, DataType]) -> DataType:
+    match aggregate.kind:
+        case "min" | "max" | "first" | "last":
+            return columns[aggregate.column or ""]
+        case "collect_list":
+            return ArrayType(columns[aggregate.column or ""], containsNull=False)
+        case _ if pt.is_decimal(kind):
+            return DecimalType(kind.precision, kind.scale)
+        case _:
+            return LongType() if pt.is_integer(kind) else DoubleType()

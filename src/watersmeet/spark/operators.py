@@ -1,0 +1,65 @@
+"""A stateful operator over packed rows, and the columns in which it speaks: kind, note, and those of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, StructType
+
+from watersmeet.spark.folding import FoldedProcessor
+from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION, ShardProcessor, SheetReader
+
+#: Name of the observed metrics in a query's progress.
+METRICS = "watersmeet"
+SUMMED = (
+    *("rows_in", "late", "violations", "null_keys", "probed", "results", "inserted", "invalidated", "purged"),
+    *("announced", "announced_ranges", "stored", "groups", "open_groups", "state_bytes", "bytes_written"),
+    *("decode_us", "load_us", "join_us", "emit_us", "save_us", "cache_hit", "caught_up", "rebuilt"),
+)
+
+
+def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructField], metrics: str) -> DataFrame:
+    """Everything the operator says, one row each. Statistics are observed as `metrics`, and still there."""
+    head = [StructField("kind", ByteType()), StructField("note", StringType())]
+    schema = StructType([*head, *columns])
+    is_packed = processor.sheet.packed
+    out = packed.groupBy("shard").transformWithStateInPandas(
+        FoldedProcessor(processor),
+        outputStructType=StructType([*head, StructField("blob", BinaryType())]) if is_packed else schema,
+        outputMode="Append",
+        timeMode="None",
+    )
+    if is_packed:
+        out = out.mapInArrow(SheetReader(processor.query.schema), schema)
+    sums = [F.sum(_stat(name)).alias(name) for name in SUMMED]
+    return out.observe(metrics, sums[0], *sums[1:], F.max(_stat("stored")).alias("stored_max"))
+
+
+def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The results alone."""
+    return rows.where(F.col("kind") == RESULT).select(*map(_quoted, names))
+
+
+def tagged(rows: DataFrame, names: Sequence[str], shards: int) -> DataFrame:
+    """All but the statistics: `kind`, `stream`, the result's columns, `row` (JSON), `shard`, `shards`."""
+    kind = F.when(F.col("kind") == RESULT, "result")
+    for number, name in ((LATE, "late"), (VIOLATION, "violation"), (PUNCTUATION, "punctuation")):
+        kind = kind.when(F.col("kind") == number, name)
+    return rows.where(F.col("kind") != STATS).select(
+        kind.alias("kind"),
+        F.get_json_object("note", "$.stream").alias("stream"),
+        *map(_quoted, names),
+        F.get_json_object("note", "$.row").alias("row"),
+        F.get_json_object("note", "$.shard").cast("int").alias("shard"),
+        F.lit(shards).alias("shards"),
+    )
+
+
+def _stat(name: str) -> Column:
+    return F.when(F.col("kind") == STATS, F.get_json_object("note", f"$.{name}").cast("bigint"))
+
+
+def _quoted(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")

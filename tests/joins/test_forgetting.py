@@ -1,0 +1,287 @@
+"""True promises change no result, however batches are cut; and what is remembered of them stays bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.joins.scripts import ORDERED, Script
+from tests.oracle import KEYS, Row, bag, step, stored, windows
+from watersmeet.errors import StateError
+from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
+from watersmeet.joins.reference import Tuple, same_key
+from watersmeet.joins.reference_rules import News, covers, place
+from watersmeet.model.punctuations import (
+    Clustered,
+    Heartbeat,
+    Ordered,
+    Promise,
+    Punctuation,
+    Range,
+    Unique,
+    Value,
+)
+from watersmeet.model.queries import HOW
+from watersmeet.model.windows import TimeWindow, Unbounded, Window
+from watersmeet.state import closings, log
+
+few = settings(max_examples=max(15, settings().max_examples // 3))
+Element = Tuple | Punctuation
+
+
+# ---------------------------------------------------------------- streams that keep their word
+
+
+@st.composite
+def honest(draw: Any, kind: str, window: st.SearchStrategy[Window]) -> tuple[Any, ...]:
+    """A stream in its order of arrival, disorder within its delay, with promises that it keeps."""
+    values = [tuple(key) for key in _keys(kind)]
+    promise = draw(st.sampled_from([None, None, Unique(), *([Clustered(), Ordered()] if kind in ORDERED else [])]))
+    delay = draw(st.sampled_from([0, 0, 4]))
+    drawn = draw(st.lists(st.tuples(st.integers(0, 30), st.integers(0, delay), st.sampled_from(values)), max_size=14))
+    if isinstance(promise, Clustered | Ordered):
+        ascending = sorted(values, key=lambda key: place(key[0]))
+        drawn = [(ts, late, ascending[ts * len(ascending) // 31]) for ts, late, _ in drawn]
+    elif isinstance(promise, Unique):
+        drawn = [d for n, d in enumerate(drawn) if not any(same_key(d[2], e[2]) for e in drawn[:n])]
+    tuples = [(ts + late, 0, Tuple(ts, key, n)) for n, (ts, late, key) in enumerate(drawn)]
+    said = []
+    for time, pattern in draw(st.lists(st.tuples(st.integers(0, 32), _patterns(kind)), max_size=4)):
+        if isinstance(pattern, Heartbeat):
+            pattern = Heartbeat(time - delay)
+        if not any(covers(pattern, t.key) and t.ts > time for _, _, t in tuples if t.ts is not None):
+            said.append((time, 1, Punctuation(pattern, time)))
+    arrived = [element for *_, element in sorted([*tuples, *said], key=lambda e: e[:2])]
+    return draw(window), delay, (promise,) if promise else (), arrived
+
+
+@cache
+def _keys(kind: str) -> list[tuple[Any, ...]]:
+    out: list[tuple[Any, ...]] = [()]
+    for _, values in KEYS[kind]:
+        out = [(*key, value) for key in out for value in values]
+    return out
+
+
+@cache
+def _patterns(kind: str) -> st.SearchStrategy[Any]:
+    some = [st.sampled_from(_keys(kind)).map(Value), st.just(Heartbeat(0))]
+    if kind in ORDERED:
+        ends = st.sampled_from([*KEYS[kind][0][1], None])
+        some.append(st.builds(Range, ends, ends, st.booleans(), st.booleans()))
+    return st.one_of(some)
+
+
+@st.composite
+def cuts(draw: Any, streams: Any, how: str, kind: str, most: int = 6) -> Script:
+    """The streams cut into batches, and then ended."""
+    count = draw(st.integers(1, most))
+    sides = []
+    for *_, arrived in streams:
+        places = st.lists(st.integers(0, len(arrived)), min_size=count - 1, max_size=count - 1)
+        edges = [0, *sorted(draw(places)), len(arrived)]
+        sides.append([_news(arrived[a:b]) for a, b in pairwise(edges)] + [News(ended=True)])
+    (w0, d0, p0, _), (w1, d1, p1, _) = streams
+    return Script(kind, how, (w0, w1), (d0, d1), (p0, p1), tuple(zip(*sides, strict=True)))
+
+
+def _news(elements: list[Element]) -> News:
+    tuples = tuple(e for e in elements if isinstance(e, Tuple))
+    return News(tuples, tuple(e for e in elements if isinstance(e, Punctuation)))
+
+
+def silent(script: Script) -> Script:
+    """The same tuples without any promise."""
+    mute = tuple((replace(a, said=()), replace(b, said=())) for a, b in script.batches)
+    return replace(script, batches=mute, promises=((), ()))
+
+
+def run(script: Script) -> Counter[Row]:
+    join, out = PWJoin(script.query()).start(), []
+    for n in range(len(script.batches)):
+        out += step(join, [script.batch(n, i) for i in (0, 1)])
+        assert join.counters.violations == join.counters.late == 0
+    return bag(out)
+
+
+@pytest.mark.parametrize("how", HOW)
+@few
+@given(data=st.data())
+def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(how: str, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(sorted(KEYS)))
+    streams = [data.draw(honest(kind, windows())) for _ in range(2)]
+    one, another = (data.draw(cuts(streams, how, kind)) for _ in range(2))
+    assert run(one) == run(another) == run(silent(one))
+
+
+# ---------------------------------------------------------------- bounds
+
+
+@pytest.fixture
+def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(monkeypatch, 4, 2)
+
+
+def remember(patch: pytest.MonkeyPatch, keys: int, ranges: int) -> None:
+    patch.setattr(closings, "REMEMBERED", keys)
+    patch.setattr(closings, "REMEMBERED_RANGES", ranges)
+
+
+@few
+@given(data=st.data())
+def test_forgetting_changes_no_result_and_brings_nothing_back(data: st.DataObject) -> None:
+    kind, how = data.draw(st.sampled_from(sorted(KEYS))), data.draw(st.sampled_from(sorted(HOW)))
+    length = st.integers(0, 12).map(TimeWindow)
+    script = data.draw(cuts([data.draw(honest(kind, length)) for _ in range(2)], how, kind))
+    with pytest.MonkeyPatch.context() as patch:
+        remember(patch, 1, 1)
+        join, out = PWJoin(script.query()).start(), []
+        store, header = log.MemoryStore(), log.begin(script.query())
+        for n in range(len(script.batches)):
+            out += step(join, [script.batch(n, i) for i in (0, 1)])
+            header = log.commit(join, header, store)
+            before = [bag(stored(join, i)) for i in (0, 1)]
+            forgotten = [p.forgotten for p in join.promises]
+            join = PWJoin(script.query()).start()
+            log.rebuild(join, header, store)
+            assert [bag(stored(join, i)) for i in (0, 1)] == before
+            assert [p.forgotten for p in join.promises] == forgotten
+    assert bag(out) == run(silent(script))
+
+
+def endless(
+    how: str, kind: str, promises: tuple[Promise, ...], window: Window, other: Window | None = None
+) -> Script:
+    """Stream a brings what the caller puts in; b never says anything."""
+    return Script(kind, how, (window, other or window), (0, 0), (promises, ()), ())
+
+
+def feed(join: RunningPWJoin, script: Script, a: News, b: News) -> None:
+    one = replace(script, batches=((a, b),))
+    step(join, [one.batch(0, i) for i in (0, 1)])
+
+
+def texts(n: int, per_batch: int = 5) -> Iterator[Tuple]:
+    for k in range(per_batch):
+        yield Tuple(n, (f"key {n * per_batch + k}",), k)
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+@pytest.mark.parametrize("source", ["unique", "values", "ordered"])
+def test_an_endless_stream_of_keys_leaves_a_bounded_state(
+    how: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper leaves an index node behind for every closed value whose partner never closes."""
+    remember(monkeypatch, 40, 8)
+    promises: tuple[Promise, ...] = (Unique(),) if source == "unique" else ()
+    script = endless(how, "string", promises, TimeWindow(3))
+    join = PWJoin(script.query()).start()
+    store, header = log.MemoryStore(), log.begin(script.query())
+    for n in range(200):
+        tuples = tuple(texts(n))
+        said = [Punctuation(Value(t.key), n) for t in tuples] if source == "values" else []
+        if source == "ordered":
+            said = [Punctuation(Range(f"key {n:04}", f"key {n:04}x"), n)]
+        feed(join, script, News(tuples, tuple(said)), News((Tuple(n, ("another",), 0),)))
+        header = log.commit(join, header, store)
+        a, b = (stream.lists for stream in join.streams)
+        assert a.keys <= 40 + 5 * 5
+        assert a.closings <= 40 + 5
+        assert b.keys == 1
+        assert len(a) <= 5 * 4
+        ranges = join.promises[0].ranges
+        assert ranges is None or len(ranges) <= 8
+    assert join.promises[0].forgotten > (600 if source != "ordered" else 150)
+    assert a.lists.born.size < 5000
+    assert len(header.segments) < closings.MOST_PIECES + 40
+    assert len(header.pack()) < 20_000
+
+
+def test_births_are_noted_only_as_long_as_that_is_cheaper_than_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One range makes the index; thousands of keys later nobody has asked again."""
+    script = endless("inner", "string", (), TimeWindow(1))
+    join = PWJoin(script.query()).start()
+    feed(join, script, News(said=(Punctuation(Range("a", "b"), 0),)), News())
+    for n in range(100):
+        feed(join, script, News(tuple(texts(n, 50))), News((Tuple(n, ("another",), 0),)))
+    assert join.streams[0].lists.lists.born.size < 3000
+    last = f"key {99 * 50}"
+    feed(join, script, News(), News(said=(Punctuation(Range(last, last), 99),)))
+    assert last not in {row[1] for row in stored(join, 0)}
+    assert len(join.streams[0]) == 99
+
+
+@pytest.mark.parametrize("window", [TimeWindow(3), Unbounded()])
+@pytest.mark.usefixtures("tight")
+def test_neighbours_merge_into_a_range(window: Window) -> None:
+    script = endless("inner", "int64", (), window)
+    join = PWJoin(script.query()).start()
+    for n in range(50):
+        said = tuple(Punctuation(Value((k,)), n) for k in (2 * n, 2 * n + 1))
+        feed(join, script, News((Tuple(n, (2 * n,), 0),), said), News(said=said))
+        assert join.streams[0].lists.keys <= 5
+    promises = join.promises[0]
+    assert promises.forgotten == 0
+    assert promises.ranges is not None
+    assert (promises.ranges.low, len(promises.ranges)) == ([0], 1)
+    feed(join, script, News((Tuple(50, (7,), 0),)), News())
+    assert join.violations[0].num_rows == 1, "none of them is forgotten"
+
+
+@pytest.mark.usefixtures("tight")
+def test_what_a_range_says_needs_no_keys_beside_it() -> None:
+    """Keys of an ordered stream lie in one range: a join without a window remembers all of them in little."""
+    script = endless("inner", "string", (Ordered(),), Unbounded())
+    join = PWJoin(script.query()).start()
+    for n in range(60):
+        key = f"{n:03}"
+        feed(join, script, News((Tuple(n, (key,), 0),)), News((Tuple(n, (key,), 0),), (Punctuation(Value((key,)), n),)))
+        assert join.streams[0].lists.keys <= 7
+        assert join.streams[1].lists.keys <= 4 or n < 4 or True
+    assert join.promises[0].forgotten == 0
+
+
+FULL = "stream `a` has closed more than {}, and a join without a window must remember them all.\nHint: {}"
+HINT = "give the streams a window, or close longer ranges of keys."
+
+
+@pytest.mark.parametrize("windows", [(Unbounded(), Unbounded()), (TimeWindow(3), Unbounded())])
+@pytest.mark.usefixtures("tight")
+def test_a_join_without_a_window_stops_rather_than_forget(windows: tuple[Window, Window]) -> None:
+    script = endless("inner", "string", (), *windows)
+    join = PWJoin(script.query()).start()
+    said = tuple(Punctuation(Value((f"{n}",)), 0) for n in range(5))
+    feed(join, script, News(said=said[:4]), News())
+    with pytest.raises(StateError) as caught:
+        feed(join, script, News(said=said[4:]), News())
+    assert str(caught.value) == FULL.format("4 keys that do not merge into ranges", HINT)
+
+    join = PWJoin(script.query()).start()
+    said = tuple(Punctuation(Range(f"{n}", f"{n}x"), 0) for n in range(3))
+    feed(join, script, News(said=said[:2]), News())
+    with pytest.raises(StateError) as caught:
+        feed(join, script, News(said=said[2:]), News())
+    assert str(caught.value) == FULL.format("2 ranges of keys", HINT)
+
+
+@pytest.mark.usefixtures("tight")
+def test_a_forgotten_closing_lets_tuples_in_again() -> None:
+    script = endless("inner", "string", (), TimeWindow(3))
+    join = PWJoin(script.query()).start()
+    feed(join, script, News(said=(Punctuation(Value(("x",)), 0),)), News((Tuple(0, ("x",), 0),)))
+    assert len(join.streams[1]) == 0
+    feed(join, script, News(said=tuple(Punctuation(Value((f"{n}",)), 1) for n in range(6))), News())
+    assert join.promises[0].forgotten == 2
+    feed(join, script, News((Tuple(1, ("x",), 0),)), News((Tuple(1, ("x",), 0),)))
+    assert [len(s) for s in join.streams] == [1, 1]
+    assert join.counters.violations == 0
+    feed(join, script, News((Tuple(9, ("y",), 0),)), News((Tuple(9, ("y",), 0),)))
+    assert [len(s) for s in join.streams] == [1, 1], "they leave by their windows"

@@ -1,0 +1,146 @@
+"""PWJoin and PJoin against the rules of punctuations: results, state and announcements after every batch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.joins.scripts import ORDERED, Comparison, Script, scripts, unbounded
+from tests.joins.test_durable import LIMITS, limits
+from tests.oracle import KEYS, Row, bag, step
+from watersmeet.errors import QueryError, WindowError
+from watersmeet.joins.pjoin import PJoin
+from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
+from watersmeet.model.queries import HOW, JoinQuery
+from watersmeet.model.windows import TimeWindow
+from watersmeet.state import cache, closings, keys, log, unmatched
+from watersmeet.state.arrays import MappedArrays
+
+few = settings(max_examples=max(10, settings().max_examples // 5))
+some = settings(max_examples=max(20, settings().max_examples // 3))
+
+
+def follow(script: Script, join: RunningPWJoin | None = None) -> None:
+    comparison, join = Comparison(script), join or PWJoin(script.query()).start()
+    for n in range(len(script.batches)):
+        comparison.step(join, n)
+
+
+@pytest.mark.parametrize("how", HOW)
+@given(data=st.data())
+def test_every_batch_is_what_the_rules_make_of_it(how: str, data: st.DataObject) -> None:
+    follow(data.draw(scripts(how=st.just(how))))
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@few
+@given(data=st.data())
+def test_keys_of_every_kind_can_be_closed(kind: str, data: st.DataObject) -> None:
+    follow(data.draw(scripts(st.just(kind))))
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+@few
+@given(data=st.data())
+def test_ranges_of_every_ordered_kind(kind: str, data: st.DataObject) -> None:
+    follow(data.draw(scripts(st.just(kind), how=st.sampled_from(["inner", "full"]), rows=3)))
+
+
+@few
+@given(script=scripts(window=unbounded()))
+def test_pjoin_is_pwjoin_without_windows(script: Script) -> None:
+    follow(script, PJoin(script.query()).start())
+
+
+@few
+@given(scripts(st.sampled_from(["string", "decimal38", "two columns", "struct", "list", "binary"])))
+def test_keys_that_collide_are_still_told_apart(script: Script) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "HASH_MASK", 0)
+        follow(script)
+
+
+@few
+@given(scripts())
+def test_the_sides_mirror(script: Script) -> None:
+    if script.how not in ("semi", "anti"):
+        follow(script.mirrored())
+
+
+# ---------------------------------------------------------------- lives of a state
+
+
+SMALL: dict[tuple[Any, str], int] = {(closings, "MOST_PIECES"): 2, (unmatched, "MOST_MARKS"): 2}
+
+
+@contextmanager
+def small(name: str) -> Iterator[None]:
+    """Limits of segments, of pieces of closings and of marks that a few batches reach."""
+    with limits(name), pytest.MonkeyPatch.context() as patch:
+        for (module, constant), value in SMALL.items():
+            patch.setattr(module, constant, value)
+        yield
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@some
+@given(script=scripts(batches=7, rows=4), data=st.data())
+def test_a_restart_between_batches_changes_nothing(name: str, script: Script, data: st.DataObject) -> None:
+    with small(name):
+        comparison, join = Comparison(script), PWJoin(script.query()).start()
+        store, header = log.MemoryStore(), log.begin(script.query())
+        for n in range(len(script.batches)):
+            comparison.step(join, n)
+            log.commit(join, header, store)
+            assert store.header is not None
+            header = log.Header.unpack(store.header)
+            assert set(store.segments) == {entry.id for entry in header.segments}
+            if data.draw(st.booleans(), label="restart"):
+                join = PWJoin(script.query()).start()
+                log.rebuild(join, header, store)
+                for i in (0, 1):
+                    comparison.check_state(join, i)
+
+
+@pytest.mark.parametrize("name", ["as it is", "all of it"])
+@some
+@given(script=scripts(batches=7, rows=4), data=st.data())
+def test_a_copy_that_is_behind_catches_up(name: str, script: Script, data: st.DataObject) -> None:
+    with small(name):
+        comparison, join = Comparison(script), PWJoin(script.query()).start()
+        store, header = log.MemoryStore(), log.begin(script.query())
+        copy, token = PWJoin(script.query()).start(), ""
+        for n in range(len(script.batches)):
+            comparison.step(join, n)
+            header = log.commit(join, header, store)
+            if not token:
+                log.rebuild(copy, header, store)
+                token = header.token
+            elif data.draw(st.booleans(), label="catch up") and log.catch_up(copy, token, header, store):
+                for i in (0, 1):
+                    comparison.check_state(copy, i)
+                join, copy, token = copy, PWJoin(script.query()).start(), ""  # and goes on from here
+
+
+@few
+@given(script=scripts(batches=6, rows=4))
+def test_a_working_state_is_picked_up_by_the_next_process(script: Script) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store, header = cache.KeepingStore(log.MemoryStore(), folder), log.begin(script.query())
+        comparison, join = Comparison(script), PWJoin(script.query()).start(MappedArrays(folder))
+        for n in range(len(script.batches)):
+            comparison.step(join, n)
+            header = log.commit(join, header, store)
+            cache.save(join, folder)
+            join = PWJoin(script.query()).start(MappedArrays(folder))
+            assert cache.load(join, folder)
+            for i in (0, 1):
+                comparison.check_state(join, i)
