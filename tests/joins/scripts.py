@@ -277,4 +277,3 @@ class Key(tuple[Any, ...]):
 
     def __hash__(self) -> int:
         return hash(repr(self))
-

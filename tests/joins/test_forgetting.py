@@ -157,9 +157,7 @@ def test_forgetting_changes_no_result_and_brings_nothing_back(data: st.DataObjec
     assert bag(out) == run(silent(script))
 
 
-def endless(
-    how: str, kind: str, promises: tuple[Promise, ...], window: Window, other: Window | None = None
-) -> Script:
+def endless(how: str, kind: str, promises: tuple[Promise, ...], window: Window, other: Window | None = None) -> Script:
     """Stream a brings what the caller puts in; b never says anything."""
     return Script(kind, how, (window, other or window), (0, 0), (promises, ()), ())
 
@@ -174,8 +172,8 @@ def texts(n: int, per_batch: int = 5) -> Iterator[Tuple]:
         yield Tuple(n, (f"key {n * per_batch + k}",), k)
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
-@pytest.mark.parametrize("source", ["unique", "values", "ordered"])
+@pytest.mark.parametrize("how", ["inner", "right"])
+@pytest.mark.parametrize("source", ["unique", "values", "ranges"])
 def test_an_endless_stream_of_keys_leaves_a_bounded_state(
     how: str, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +186,7 @@ def test_an_endless_stream_of_keys_leaves_a_bounded_state(
     for n in range(200):
         tuples = tuple(texts(n))
         said = [Punctuation(Value(t.key), n) for t in tuples] if source == "values" else []
-        if source == "ordered":
+        if source == "ranges":
             said = [Punctuation(Range(f"key {n:04}", f"key {n:04}x"), n)]
         feed(join, script, News(tuples, tuple(said)), News((Tuple(n, ("another",), 0),)))
         header = log.commit(join, header, store)
@@ -199,13 +197,13 @@ def test_an_endless_stream_of_keys_leaves_a_bounded_state(
         assert len(a) <= 5 * 4
         ranges = join.promises[0].ranges
         assert ranges is None or len(ranges) <= 8
-    assert join.promises[0].forgotten > (600 if source != "ordered" else 150)
+    assert join.promises[0].forgotten > (600 if source != "ranges" else 150)
     assert a.lists.born.size < 5000
     assert len(header.segments) < closings.MOST_PIECES + 40
     assert len(header.pack()) < 20_000
 
 
-def test_births_are_noted_only_as_long_as_that_is_cheaper_than_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_births_are_noted_only_as_long_as_that_is_cheaper_than_looking() -> None:
     """One range makes the index; thousands of keys later nobody has asked again."""
     script = endless("inner", "string", (), TimeWindow(1))
     join = PWJoin(script.query()).start()
@@ -239,14 +237,14 @@ def test_neighbours_merge_into_a_range(window: Window) -> None:
 @pytest.mark.usefixtures("tight")
 def test_what_a_range_says_needs_no_keys_beside_it() -> None:
     """Keys of an ordered stream lie in one range: a join without a window remembers all of them in little."""
-    script = endless("inner", "string", (Ordered(),), Unbounded())
+    script = replace(endless("inner", "string", (), Unbounded()), promises=((Ordered(),), (Ordered(),)))
     join = PWJoin(script.query()).start()
     for n in range(60):
-        key = f"{n:03}"
-        feed(join, script, News((Tuple(n, (key,), 0),)), News((Tuple(n, (key,), 0),), (Punctuation(Value((key,)), n),)))
-        assert join.streams[0].lists.keys <= 7
-        assert join.streams[1].lists.keys <= 4 or n < 4 or True
-    assert join.promises[0].forgotten == 0
+        news = News((Tuple(n, (f"{n:03}",), 0),))
+        feed(join, script, news, news)
+        assert [len(s) for s in join.streams] == [1, 1]
+        assert all(s.lists.keys <= 6 for s in join.streams)
+    assert [p.forgotten for p in join.promises] == [0, 0]
 
 
 FULL = "stream `a` has closed more than {}, and a join without a window must remember them all.\nHint: {}"

@@ -5,21 +5,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.joins.scripts import ORDERED, Comparison, Script, scripts, unbounded
 from tests.joins.test_durable import LIMITS, limits
-from tests.oracle import KEYS, Row, bag, step
-from watersmeet.errors import QueryError, WindowError
+from tests.oracle import KEYS
+from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
+from watersmeet.joins.reference_rules import News
+from watersmeet.model.punctuations import Punctuation, Range
 from watersmeet.model.queries import HOW, JoinQuery
-from watersmeet.model.windows import TimeWindow
+from watersmeet.model.windows import TimeWindow, Unbounded
 from watersmeet.state import cache, closings, keys, log, unmatched
 from watersmeet.state.arrays import MappedArrays
 
@@ -144,3 +148,33 @@ def test_a_working_state_is_picked_up_by_the_next_process(script: Script) -> Non
             assert cache.load(join, folder)
             for i in (0, 1):
                 comparison.check_state(join, i)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_two_streams_are_joined() -> None:
+    specs = Script("int64", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ()).query().streams
+    third = replace(specs[1], name="c", schema=pa.schema([("c_ts", pa.int64()), ("j0", pa.int64())]), time="c_ts")
+    with pytest.raises(QueryError, match=r"^PWJoin joins two streams; 3 given\.$"):
+        PWJoin(JoinQuery((*specs, third)))
+
+
+def test_pjoin_knows_no_windows() -> None:
+    query = Script("int64", "inner", (Unbounded(), TimeWindow(1)), (0, 0), ((), ()), ()).query()
+    with pytest.raises(WindowError) as caught:
+        PJoin(query)
+    assert str(caught.value) == (
+        '`pjoin` knows no windows, and stream `b` has one.\nHint: leave `window` out, or use algorithm="pwjoin".'
+    )
+
+
+def test_a_range_of_several_columns_is_refused() -> None:
+    news = News(said=(Punctuation(Range(0, 1), 0),))
+    script = Script("two columns", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ((news, News()),))
+    with pytest.raises(ColumnError) as caught:
+        list(PWJoin(script.query()).start().step([script.batch(0, i) for i in (0, 1)]))
+    assert str(caught.value) == (
+        "a range closes an interval of one key column; this join's key is 2 columns (int64, string).\n"
+        "Hint: close single values, or join on one column of an ordered type."
+    )

@@ -17,7 +17,7 @@ from tests.oracle import ANOTHER_NAN, NAN
 from watersmeet.errors import ColumnError
 from watersmeet.joins.reference import same_key
 from watersmeet.state import keys
-from watersmeet.state.keys import encode
+from watersmeet.state.keys import decode, encode
 
 #: A few values of each type, alike enough to be mixed up.
 SCALARS: dict[pa.DataType, list[Any]] = {
@@ -200,3 +200,44 @@ def test_words_spread() -> None:
     words = encode([pa.array([f"key {n}" for n in range(10_000)])]).words
     assert np.unique(words).size == 10_000
     assert np.bincount(words & 63, minlength=64).max() < 2 * 10_000 / 64
+
+
+# ---------------------------------------------------------------- and back
+
+
+def decoded(key: list[pa.Array]) -> list[pa.Array]:
+    encoded = encode(key)
+    rows = np.flatnonzero(encoded.valid)
+    starts, lengths = encoded.offsets[:-1][rows], np.diff(encoded.offsets)[rows].astype(np.int32)
+    return decode(encoded.words[rows], encoded.data, starts, lengths, [column.type for column in key])
+
+
+@given(columns())
+@example([pa.array(values, kind) for kind, values in [(pa.float32(), [0.1, NAN]), (pa.bool_(), [True, False])]])
+def test_decoding_gives_the_columns_back(key: list[pa.Array]) -> None:
+    back = decoded(key)
+    assert [column.type for column in back] == [column.type for column in key]
+    rows = [row for row in zip(*map(python_values, key), strict=True) if None not in row]
+    again = list(zip(*map(python_values, back), strict=True))
+    assert len(again) == len(rows)
+    assert all(same_key(a, b) for a, b in zip(rows, again, strict=True))
+
+
+@pytest.mark.parametrize("kind", SCALARS, ids=str)
+def test_every_value_of_a_type_is_decoded(kind: pa.DataType) -> None:
+    array = pa.array(SCALARS[kind], kind)
+    (back,) = decoded([array])
+    assert back.type == kind
+    pairs = zip(python_values(array), python_values(back), strict=True)
+    assert all(same_key((a,), (b,)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("kind", [*SCALARS, pa.list_(pa.int8()), pa.struct([("x", pa.int8())])], ids=str)
+def test_no_keys_are_decoded_to_no_values(kind: pa.DataType) -> None:
+    (back,) = decoded([pa.array([], kind)])
+    assert (back.type, len(back)) == (kind, 0)
+
+
+def test_words_are_told_from_bytes() -> None:
+    for kind, values in SCALARS.items():
+        assert keys.is_word(kind) == (encode([pa.array(values, kind)]).data.size == 0), kind

@@ -104,10 +104,13 @@ class RunningPWJoin(RunningHashJoin):
         """Set apart what is late, what has no key, and what comes against the stream's own word."""
         arrivals = super()._admit(i, batch)
         promises = self.promises[i]
-        if batch.closings is not None:
+        told = self.query.streams[i].tellers > 0  # what a join says of its output stands behind the rows of the batch
+        if batch.closings is not None and not told:
             promises.hear(batch.closings)
         promises.hear_largest(batch, self.progress[i])
         broken = promises.broken(arrivals.which, arrivals.times, arrivals.keys)
+        if batch.closings is not None and told:
+            promises.hear(batch.closings)
         broken |= promises.hear_tuples(arrivals, ~broken, batch, self.progress[i])
         self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
         self.counters.violations += int(np.count_nonzero(broken))

@@ -93,7 +93,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         return Arrivals(batch.rows, times, keys, np.flatnonzero(joinable))
 
     def _advance(self, i: int, batch: Batch) -> None:
-        if batch.seen is not None:
+        if batch.seen is not None and not self.query.streams[i].tellers:
             self.progress[i] = max(self.progress[i], batch.seen - self.query.streams[i].delay)
         if batch.ended:
             self.progress[i] = AFTER_ALL

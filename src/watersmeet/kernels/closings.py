@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from watersmeet.kernels.hashing import OPTIONS
+from watersmeet.kernels.hashing import OPTIONS, mix
 from watersmeet.kernels.lists import ANNOUNCED, CLOSED, CLOSINGS, NIL, OPEN, PENDING, drop_node, find, new_node, unlink
 
 
@@ -142,3 +142,28 @@ def gather(data, starts, lengths, out):
         for b in range(starts[k], starts[k] + lengths[k]):
             out[at] = data[b]
             at += 1
+
+
+@njit(**OPTIONS)
+def _bit(word, bits):
+    """The place of a key's bit; from other bits of its hash than its place in the table and its shard."""
+    return (mix(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20) & np.uint64(bits - 1)
+
+
+@njit(**OPTIONS)
+def note(bits, words):
+    """Set the bits of these words."""
+    for k in range(words.size):
+        b = _bit(words[k], bits.size * 64)
+        bits[b >> np.uint64(6)] |= np.uint64(1) << (b & np.uint64(63))
+
+
+@njit(**OPTIONS)
+def suspects(bits, order, words, out):
+    """Places k for which the bit of words[order[k]] is set; returns how many."""
+    count = 0
+    for k in range(order.size):
+        b = _bit(words[order[k]], bits.size * 64)
+        out[count] = k
+        count += np.int64(bits[b >> np.uint64(6)] >> (b & np.uint64(63)) & np.uint64(1))
+    return count

@@ -36,6 +36,9 @@ def warm_up(*algorithms: str) -> None:
     closings.discard(empty, none, left)
     closings.forget(empty, nodes)
     closings.gather(data, none, np.zeros(0, np.int32), data)
+    bits = np.zeros(1, np.uint64)
+    closings.note(bits, one)
+    closings.suspects(bits, one, one, one.copy())
     lists.insert(empty, none, one, one, data, two, none)
 
 

@@ -25,6 +25,7 @@ class StreamSpec:
     window: Window
     delay: int = 0
     promises: tuple[Promise, ...] = ()
+    tellers: int = 0  # shards of the join whose output this is: progress is then told by them, not seen
 
     def __post_init__(self) -> None:
         for column in (self.time, *self.key):
@@ -136,6 +137,7 @@ class JoinQuery:
                     "window": s.window.length if isinstance(s.window, TimeWindow) else None,
                     "closed": s.window.closed if isinstance(s.window, TimeWindow) else None,
                     "delay": s.delay,
+                    **({"tellers": s.tellers} if s.tellers else {}),
                     **({"promises": [repr(p) for p in s.promises]} if s.promises else {}),
                 }
                 for s in self.streams

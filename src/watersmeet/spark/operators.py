@@ -39,7 +39,7 @@ def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructFi
 
 def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """The results alone."""
-    return rows.where(F.col("kind") == RESULT).select(*map(_quoted, names))
+    return rows.where(F.col("kind") == RESULT).select(*map(quoted, names))
 
 
 def tagged(rows: DataFrame, names: Sequence[str], shards: int) -> DataFrame:
@@ -50,7 +50,7 @@ def tagged(rows: DataFrame, names: Sequence[str], shards: int) -> DataFrame:
     return rows.where(F.col("kind") != STATS).select(
         kind.alias("kind"),
         F.get_json_object("note", "$.stream").alias("stream"),
-        *map(_quoted, names),
+        *map(quoted, names),
         F.get_json_object("note", "$.row").alias("row"),
         F.get_json_object("note", "$.shard").cast("int").alias("shard"),
         F.lit(shards).alias("shards"),
@@ -61,5 +61,5 @@ def _stat(name: str) -> Column:
     return F.when(F.col("kind") == STATS, F.get_json_object("note", f"$.{name}").cast("bigint"))
 
 
-def _quoted(name: str) -> Column:
+def quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.kernels.hashing import split_rows
-from watersmeet.model.batches import NO_TIME, Batch, micros, no_rows
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micros, no_rows
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range
 from watersmeet.model.queries import StreamSpec
-from watersmeet.spark.punctuations import flag, part
+from watersmeet.spark.punctuations import TELLER, flag, part
 from watersmeet.state.keys import encode
 
 #: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
@@ -37,22 +37,22 @@ PACKED = pa.schema(
     ]
 )
 PACKED_DDL = "shard int, stream int, seen bigint, rows bigint, blob binary, kind int"
-#: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys, or the largest; heartbeats and ends.
+#: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys; the largest; heartbeats, ends.
 ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS = range(6)
 
 
 def blob_schema(kind: int, spec: StreamSpec) -> pa.Schema:
     """Columns of a blob of this kind."""
     keys = [spec.schema.field(k) for k in spec.key]
-    time = pa.field("time", pa.int64())
+    time, teller = pa.field("time", pa.int64()), pa.field("teller", pa.int32())
     match kind:
         case 0:
             return spec.schema
         case 2:
             low, high = (pa.field(end, keys[0].type) for end in ("low", "high"))
-            return pa.schema([low, high, ("low_closed", pa.bool_()), ("high_closed", pa.bool_()), time])
+            return pa.schema([low, high, ("low_closed", pa.bool_()), ("high_closed", pa.bool_()), time, teller])
         case 5:
-            return pa.schema([time, ("ended", pa.bool_())])
+            return pa.schema([time, ("ended", pa.bool_()), teller])
         case _:
             return pa.schema([*keys, time])
 
@@ -120,10 +120,11 @@ class Packer:
         return rows.filter(plain) if self.tuples else rows.slice(0, 0)
 
     def _sign(self, sign: Signed, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if sign.kind in ("value", "list", "range"):
-            rows = rows.filter(rows.column(self.spec.time).is_valid())  # without a time nothing is promised
         time = rows.column(self.spec.time).cast(pa.int64())
-        seen = pc.max(time).as_py()
+        if self.spec.tellers:
+            time = pc.fill_null(time, BEFORE_ALL)  # said at the end of its batch, and so effective
+        seen = None if self.spec.tellers else pc.max(time).as_py()
+        tellers = rows.column(TELLER) if self.spec.tellers else pa.nulls(rows.num_rows, pa.int32())
         match sign.kind:
             case "value":
                 columns = [rows.column(part(sign.number, n)) for n in range(len(self.spec.key))]
@@ -135,17 +136,22 @@ class Packer:
             case "range":
                 ends = [rows.column(part(sign.number, n)) for n in (0, 1)]
                 closed = [pa.repeat(end, rows.num_rows) for end in (sign.low_closed, sign.high_closed)]
-                yield self._blobs(_batch([*ends, *closed, time], blob_schema(RANGES, self.spec)), seen, RANGES)
+                yield self._blobs(_batch([*ends, *closed, time, tellers], blob_schema(RANGES, self.spec)), seen, RANGES)
             case "heartbeat":
-                beat = _latest(rows.column(part(sign.number, 0)))
-                yield self._blobs(_batch([[beat], [False]], blob_schema(BEATS, self.spec)), None, BEATS)
+                beats = rows.column(part(sign.number, 0)).cast(pa.int64())
+                ended = pa.repeat(False, rows.num_rows)
+                yield self._blobs(_batch([beats, ended, tellers], blob_schema(BEATS, self.spec)), None, BEATS)
             case _:
-                yield self._blobs(_batch([[None], [True]], blob_schema(BEATS, self.spec)), None, BEATS)
+                beats, ended = pa.nulls(rows.num_rows, pa.int64()), pa.repeat(True, rows.num_rows)
+                yield self._blobs(_batch([beats, ended, tellers], blob_schema(BEATS, self.spec)), None, BEATS)
 
     def _blobs(self, rows: pa.RecordBatch, seen: int | None, kind: int = ROWS) -> pa.RecordBatch:
         """One blob for each shard, in one batch."""
         shards = len(self.ids)
-        pieces = self._split(rows) if kind in (ROWS, KEYS) else [rows] * shards
+        if kind == RANGES and self.spec.tellers:  # about the keys of the shard that says it
+            pieces = [rows.filter(pc.equal(rows.column("teller"), id)) for id in self.ids]
+        else:
+            pieces = self._split(rows) if kind in (ROWS, KEYS) else [rows] * shards
         return _batch(
             [
                 self.ids,
@@ -251,12 +257,22 @@ class Inbox:
         if not self.held.keys() & {KEYS, RANGES, BEATS}:
             return None
         keys = self._all(KEYS)
-        ranges = tuple((Range(low, high, a, b), time) for low, high, a, b, time in self._tuples(RANGES))
-        beats = self._tuples(BEATS)
+        ranges = tuple((Range(low, high, a, b), time) for low, high, a, b, time, _ in self._tuples(RANGES))
+        beat = self._beat()
         return Closings(
             keys.select(list(self.spec.key)),
             micros(keys.column("time")),
             ranges,
-            max((time for time, _ in beats if time is not None), default=None),
-            any(ended for _, ended in beats),
+            beat if beat != AFTER_ALL else None,
+            beat == AFTER_ALL,
         )
+
+    def _beat(self) -> int | None:
+        """The latest heartbeat; of a join's output the one that all of its shards have reached."""
+        beats = [(AFTER_ALL if ended else time, teller) for time, ended, teller in self._tuples(BEATS)]
+        if not self.spec.tellers:
+            return max((time for time, _ in beats if time is not None), default=None)
+        told: dict[int, int] = {}
+        for time, teller in beats:
+            told[teller] = max(time, told.get(teller, BEFORE_ALL))
+        return min(told.values()) if len(told) == self.spec.tellers else None

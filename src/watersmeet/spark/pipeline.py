@@ -8,6 +8,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from watersmeet.errors import QueryError, WindowError
@@ -16,6 +17,7 @@ from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import operators
 from watersmeet.spark import session as sessions
+from watersmeet.spark.derived import as_stream
 from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.grouping import Grouping, grouping
 from watersmeet.spark.operators import METRICS
@@ -46,10 +48,13 @@ class Joined:
     @cached_property
     def _rows(self) -> DataFrame:
         """Everything the operator says, one row each: results, late rows, punctuations, statistics."""
+        return self._run(METRICS)
+
+    def _run(self, metrics: str) -> DataFrame:
         processor = ShardProcessor(
             self.query, self.ids, ended=not self.streaming, join=self.operator, on_violation=self.on_violation
         )
-        return operators.run(self._packed, processor, self._columns, METRICS)
+        return operators.run(self._packed, processor, self._columns, metrics)
 
     def _packed_stream(self, i: int, source: Stream) -> list[DataFrame]:
         """Blobs of a stream: of its own rows, and of the DataFrames that hold punctuations alone."""
@@ -57,17 +62,22 @@ class Joined:
         kinds = [source.df.schema[k].dataType.simpleString() for k in spec.key]
         numbered = list(enumerate(source.signs))
         own = [(n, sign) for n, sign in numbered if sign.df is None]
-        df = with_signs(source.df, own, spec.key, spec.time, kinds) if own else source.df
+        if source.upstream is not None and source.upstream.key != spec.key:
+            own = [(n, sign) for n, sign in own if sign.kind not in ("value", "range")]
+        if source.upstream is not None and source.upstream.ids != self.ids:
+            own = [(n, sign) for n, sign in own if sign.kind != "range"]
+        teller = None if source.upstream is None else F.get_json_object("note", "$.shard")
+        df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
         parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own)), PACKED_DDL)]
         for n, sign in numbered:
             if sign.df is not None:
-                df = with_signs(sign.df, [(n, sign)], spec.key, spec.time, kinds)
+                df = with_signs(sign.df, [(n, sign)], spec.time, kinds)
                 parts.append(df.mapInArrow(Packer(spec, i, self.ids, _signed([(n, sign)]), tuples=False), PACKED_DDL))
         return parts
 
     @property
     def _columns(self) -> list[StructField]:
-        kinds = {f.name: f.dataType for s in self.streams for f in s.df.schema}
+        kinds = {f.name: f.dataType for s in self.streams for f in s.columns}
         return [StructField(name, kinds[name]) for name in self.query.schema.names]
 
     @property
@@ -83,6 +93,15 @@ class Joined:
     def group_by(self, *cols: str | Bucket) -> Grouping:
         """Group the results by columns and by `wm.bucket`s of time; `agg` then says what to compute of each group."""
         return grouping(self, cols)
+
+    def as_stream(self, name: str | None = None, *, window: str | None = None) -> Stream:
+        """The results as a stream for a further join, with event time `event_time` and the join's own promises.
+
+        Finished keys close them in the further join as well, if that is on the same key. `window` is that of the
+        results in the further join. A join of joins of windows is not the join of all streams at once: each result must
+        fit the windows of both joins, whatever the order in which its parts came.
+        """
+        return as_stream(self, name, window)
 
     def explain(self) -> Explanation:
         """What will run, what is kept how long, and what happens to late rows; `str()` of it is the text."""

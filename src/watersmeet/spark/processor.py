@@ -153,7 +153,7 @@ class ShardProcessor(StatefulProcessor):
         """The shard's header; a new one if it has none.
 
         A shard has none before the first batch that had any source partition. If the division into shards has changed
-        since, other shards may have none either, but not shard 0, which there always is: it refuses, and the batch fails.
+        since, others may have none either, but not shard 0, which there always is: it refuses, and the batch fails.
         """
         data = store.read_header()
         if data is None:
@@ -297,7 +297,7 @@ def _rows_as_json(rows: pa.RecordBatch) -> list[str]:
 
 def _told(column: pa.Array) -> list[Any]:
     if pt.is_timestamp(column.type) or pt.is_date(column.type) or pt.is_time(column.type):
-        return column.cast(pa.string()).to_pylist()
+        return list(column.cast(pa.string()).to_pylist())
     values = column.to_pylist()
     return [_finite(v) for v in values] if pt.is_floating(column.type) or pt.is_nested(column.type) else values
 

@@ -68,9 +68,10 @@ def when(
 ) -> Sign:
     """Rows where `condition` holds are punctuations: no more tuples with the value in column `on`.
 
-    Or with any of the values in the array `values`, or with a value from `low` to `high` (columns or expressions; leaving
-    one out leaves that end unbounded; `closed` is "both", "left", "right" or "neither"). The row's event time is that of
-    the punctuation. They stand among the stream's own rows, or in a DataFrame `df` of their own with the same time column.
+    Or with any of the values in the array `values`, or with a value from `low` to `high` (columns or expressions;
+    leaving one out leaves that end unbounded; `closed` is "both", "left", "right" or "neither"). The row's time is
+    that of the punctuation. They stand among the stream's own rows, or in a DataFrame `df` of their own that has the
+    same time column.
     """
     ranged = low is not None or high is not None
     if (on is not None) + (values is not None) + ranged != 1:
@@ -98,6 +99,10 @@ def end(condition: Expression, *, df: DataFrame | None = None) -> Sign:
     return Sign("end", condition, df=df)
 
 
+#: Column that tells which shard of a join said something about the join's output.
+TELLER = "watersmeet teller"
+
+
 def flag(i: int) -> str:
     """Column that tells whether a row is a punctuation by sign i."""
     return f"watersmeet sign {i}"
@@ -113,15 +118,16 @@ def expression(value: Any) -> Column:
 
 
 def with_signs(
-    df: DataFrame, signs: Sequence[tuple[int, Sign]], key: tuple[str, ...], time: str, kinds: Sequence[str]
+    df: DataFrame, signs: Sequence[tuple[int, Sign]], time: str, kinds: Sequence[str], teller: Column | None = None
 ) -> DataFrame:
     """The DataFrame with a flag and the pattern's parts, cast to the key's types, for each sign."""
-    out: list[Column] = []
+    out: list[Column] = [] if teller is None else [teller.cast("int").alias(TELLER)]
     for i, sign in signs:
         out.append(F.coalesce(expression(sign.condition), F.lit(False)).alias(flag(i)))
         for n, column in enumerate(sign.columns):
             if sign.kind == "heartbeat":
-                out.append(F.col(column or time).cast("timestamp").alias(part(i, n)))
+                beat = column if isinstance(column, Column) else F.col(column or time)
+                out.append(beat.cast("timestamp").alias(part(i, n)))
             elif sign.kind == "list":
                 out.append(expression(column).cast(f"array<{kinds[0]}>").alias(part(i, n)))
             elif sign.kind == "range":

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, StringType, StructField, TimestampNTZType, TimestampType
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model import durations
@@ -19,6 +19,14 @@ from watersmeet.model.windows import TimeWindow, Unbounded, Window
 from watersmeet.spark.punctuations import Known, Punctuation, Sign, promises
 
 _numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The join whose output a stream is: its key, and the ids of its shards."""
+
+    key: tuple[str, ...]
+    ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -32,20 +40,28 @@ class Stream:
     delay: int
     signs: tuple[Sign, ...] = ()
     known: tuple[Known, ...] = ()
+    hidden: tuple[str, ...] = ()  # columns that are not the tuples'
+    upstream: Upstream | None = None
 
     def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
         """What the engine needs to know of this stream when it is joined on `key`."""
         window: Window = Unbounded() if self.length is None else TimeWindow(self.length, closed)
-        schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.df.schema])
+        schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.columns])
         about = promises(self.known, key, self.name)
-        return StreamSpec(self.name, schema, self.time, key, window, self.delay, about)
+        tellers = 0 if self.upstream is None else len(self.upstream.ids)
+        return StreamSpec(self.name, schema, self.time, key, window, self.delay, about, tellers)
+
+    @property
+    def columns(self) -> list[StructField]:
+        return [f for f in self.df.schema if f.name not in self.hidden]
 
     def _arrow_type(self, column: str, kind: DataType) -> pa.DataType:
         try:
             return to_arrow_type(kind, timezone="UTC")
         except PySparkTypeError as error:
             raise ColumnError(
-                f"column `{column}` of stream `{self.name}` is {kind.simpleString()}, which PySpark does not hand to Python.",
+                f"column `{column}` of stream `{self.name}` is {kind.simpleString()}, "
+                "which PySpark does not hand to Python.",
                 hint=f'leave it out with df.drop("{column}"), or cast it (an interval of months to int, say).',
             ) from error
 
@@ -66,16 +82,17 @@ def stream(
 
     A tuple is in the `window` at an instant if it is at most that much older. Tuples may come up to `delay` behind
     the newest one seen; those that come later still are not joined, but counted and handed to the late output.
-    `punctuation` says where the stream's promises come from ("no more bids for auction 180"): `wm.unique`, `wm.clustered`,
-    `wm.ordered`, `wm.when`, `wm.heartbeat`, `wm.end`, or several of these in a list. They only ever shorten what the window
-    would keep. `name` stands in messages, plans and the late output (default: stream1, stream2, …).
+    `punctuation` says where the stream's promises come from ("no more bids for auction 180"): `wm.unique`,
+    `wm.clustered`, `wm.ordered`, `wm.when`, `wm.heartbeat`, `wm.end`, or several of these in a list. They only ever
+    shorten what the window would keep. `name` stands in messages, plans and the late output (default: stream1, …).
     """
     name = name or f"stream{next(_numbers)}"
     _require_column(df, time, "time", name)
     kind = df.schema[time].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise ColumnError(
-            f"`time` of stream `{name}` is column `{time}` of type {kind.simpleString()}; an event time is a timestamp.",
+            f"`time` of stream `{name}` is column `{time}` of type {kind.simpleString()}; "
+            "an event time is a timestamp.",
             hint=f'convert it first: df.withColumn("{time}", F.to_timestamp("{time}")) or F.timestamp_seconds(…).',
         )
     length = None if window is None else durations.parse(window, "window")
@@ -92,7 +109,7 @@ def stream(
         if not isinstance(source, Known | Sign):
             raise QueryError(
                 f"`punctuation` of stream `{name}` is a {type(source).__name__}.",
-                hint='use wm.unique("…"), wm.clustered("…"), wm.ordered("…"), wm.when("…", on="…"), or a list of these.',
+                hint='use wm.unique("…"), wm.clustered("…"), wm.ordered("…"), wm.when("…", on="…"), or a list of them.',
             )
         if isinstance(source, Sign) and source.df is not None:
             _require_column(source.df, time, "time", f"{name}, its punctuations")
@@ -146,7 +163,8 @@ def _refuse_incomparable(s: Stream, column: str) -> None:
     text = kind.simpleString()
     if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":
         raise ColumnError(
-            f"`on` column `{column}` of stream `{s.name}` has collation {kind.collation}; keys are compared byte by byte.",
+            f"`on` column `{column}` of stream `{s.name}` has collation {kind.collation}; "
+            "keys are compared byte by byte.",
             hint=f'collate(df.{column}, "UTF8_BINARY"), or join on lower(df.{column}).',
         )
     if any(word in text for word in ("map<", "variant", "geometry", "geography")) or text == "interval":

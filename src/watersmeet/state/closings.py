@@ -2,8 +2,8 @@
 
 A promise made at event time τ is *pending* while tuples with ts <= τ may still come, and *effective* from then on.
 Single keys are marks on the nodes of the stream's value lists, ranges stand in `Ranges`. Keys of which nothing is
-stored merge into ranges where they are neighbours; beyond a bound the oldest are forgotten, which is safe (a later tuple
-of such a key is stored and leaves by its window) and counted.
+stored merge into ranges where they are neighbours; beyond a bound the oldest are forgotten, which is safe (a later
+tuple of such a key is stored and leaves by its window) and counted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Unique
 from watersmeet.model.queries import StreamSpec
+from watersmeet.state.closed_filter import ClosedFilter
 from watersmeet.state.keys import Int64s, Keys, decode, encode
 from watersmeet.state.order import ABOVE, Order, Ranges
 from watersmeet.state.ordered_index import OrderedIndex
@@ -54,6 +55,7 @@ class Promises:
     def __init__(self, spec: StreamSpec, lists: ValueLists, *, forgets: bool = True) -> None:
         self.spec = spec
         self.lists = lists
+        self.filter = ClosedFilter(lists)
         self.forgets = forgets  # beyond the bounds; else it stops there
         self.kinds = [spec.schema.field(k).type for k in spec.key]
         self.pending_nodes: Int64s = np.empty(0, np.int64)
@@ -88,6 +90,7 @@ class Promises:
             open_ = ~self.ranges.holds(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
         nodes, sooner = self.lists.close(np.flatnonzero(keys.valid), times, keys)
+        self.filter.note(keys.words)
         self._count_lies(nodes, self.lists.lists.closing[nodes])
         self.pending_nodes = np.concatenate([self.pending_nodes, nodes])
         self.fresh = np.concatenate([self.fresh, nodes, sooner])
@@ -134,6 +137,7 @@ class Promises:
         rank[twins] = row_ranks(arrivals.rows.take(pa.array(which[twins])))
         order = np.lexsort((rank, arrivals.times[which]))
         self.lists.close(which[order], arrivals.times, keys)
+        self.filter.note(keys.words[which])
         nodes, first = np.unique(self.lists.nodes_of(which[order], keys), return_index=True)
         self.pending_nodes = self.pending_nodes[~np.isin(self.pending_nodes, nodes)]
         self.lists.lists.mark[nodes] = kernel.CLOSED  # at once, whatever the delay
@@ -179,10 +183,11 @@ class Promises:
         """Which of these tuples of the stream itself come against its word."""
         out = np.zeros(which.size, np.bool_)
         if self.lists.closings:
-            nodes = self.lists.nodes_of(which, keys)
+            some = self.filter.suspects(which, keys)
+            nodes = self.lists.nodes_of(which[some], keys)
             marks = self.lists.marks(nodes)
-            after = times[which] > self.lists.lists.closing[nodes]
-            out |= (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
+            after = times[which[some]] > self.lists.lists.closing[nodes]
+            out[some] = (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
         if self.ranges is not None and (len(self.ranges) or self.pending_ranges):
             places = self.order().of_keys(keys)[which]
             out |= self.ranges.holds(places)
@@ -206,7 +211,8 @@ class Promises:
         """Which of these keys the stream will not bring any more."""
         out = np.zeros(which.size, np.bool_)
         if self.lists.closings:
-            out |= self.lists.marks(self.lists.nodes_of(which, keys)) >= kernel.CLOSED
+            some = self.filter.suspects(which, keys)
+            out[some] = self.lists.marks(self.lists.nodes_of(which[some], keys)) >= kernel.CLOSED
         if self.ranges is not None and len(self.ranges):
             out |= self.ranges.holds(self.order().of_keys(keys)[which])
         return out
@@ -247,6 +253,7 @@ class Promises:
             lists.meta[kernel.CLOSINGS] += int(np.count_nonzero(lists.mark[inside] == kernel.OPEN))
             self.pending_nodes = self.pending_nodes[~np.isin(self.pending_nodes, inside)]
             lists.mark[inside] = kernel.CLOSED
+            self.filter.note(lists.word[inside])
             lists.closing[inside] = time
             effect.nodes = np.concatenate([effect.nodes, inside])
 
@@ -269,6 +276,7 @@ class Promises:
         return self.forgotten > before
 
     def _trim_keys(self) -> None:
+        self.filter.reset()
         lists = self.lists.lists
         nodes = self.lists.marked()
         idle = nodes[(lists.oldest[nodes] == kernel.NIL) & (lists.mark[nodes] >= kernel.CLOSED)]
@@ -364,6 +372,7 @@ class Promises:
         times = rows.column(count).to_numpy(zero_copy_only=False).copy()
         which = np.arange(rows.num_rows)
         self.lists.close(which, times, keys)
+        self.filter.reset()
         nodes, effective = self.lists.nodes_of(which, keys), np.asarray(rows.column(count + 1))
         marks = self.lists.lists.mark
         marks[nodes[effective]] = np.maximum(marks[nodes[effective]], kernel.CLOSED)
@@ -394,6 +403,7 @@ class Promises:
         }
 
     def recall(self, notes: dict[str, Any]) -> None:
+        self.filter.reset()
         if self.ranges is not None or notes["ranges"] or notes["pending"]:
             self.ranges = Ranges(self.order())
             for low, high, time in notes["ranges"]:

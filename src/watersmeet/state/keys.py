@@ -166,14 +166,14 @@ def decode(
         whole = data.tobytes()
         pieces = [whole[a : a + n] for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
         return [pa.array([_value(p, kinds[0]) for p in pieces], kinds[0])]
-    whole = memoryview(data.tobytes())
-    rows = [_fields(whole[a : a + n], kinds) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    view = memoryview(data.tobytes())
+    rows = [_fields(view[a : a + n], kinds) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
     return [pa.array([row[c] for row in rows], kind) for c, kind in enumerate(kinds)]
 
 
 def is_word(kind: pa.DataType) -> bool:
     """Whether a key of this type is its word."""
-    return (
+    return bool(
         pt.is_floating(kind)
         or pt.is_boolean(kind)
         or pt.is_integer(kind)

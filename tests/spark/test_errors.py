@@ -1,0 +1,284 @@
+"""What a user can get wrong: each refused with argument, rule, reason and a hint, before anything has run if possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import watersmeet as wm
+from tests.spark.feeds import Feed, failure, run
+from watersmeet.errors import ColumnError, QueryError, SettingError, WindowError
+from watersmeet.spark.session import REQUIRED
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def bids(spark: SparkSession) -> DataFrame:
+    return spark.sql(
+        "SELECT 1L AS item_id, timestamp '2024-01-01' AS bid_at, 2.5D AS price, map('a', 1) AS tags, 'x' AS word, "
+        "'x' COLLATE UTF8_LCASE AS name, interval '1' year AS years"
+    ).drop("years")
+
+
+@pytest.fixture(scope="module")
+def auctions(spark: SparkSession) -> DataFrame:
+    return spark.sql("SELECT 1L AS item_id, timestamp '2024-01-01' AS opened_at, 'x' AS word, 'x' AS name")
+
+
+def refusal(kind: type[Exception], call: Callable[[], Any]) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- wm.stream
+
+
+def test_an_unknown_time_column_comes_with_the_one_that_was_meant(bids: DataFrame) -> None:
+    assert refusal(ColumnError, lambda: wm.stream(bids, time="bid_att", name="bids")) == (
+        "`time` names column `bid_att`, which stream `bids` does not have.\nHint: did you mean `bid_at`?"
+    )
+    assert refusal(ColumnError, lambda: wm.stream(bids, time="zzz", name="bids")) == (
+        "`time` names column `zzz`, which stream `bids` does not have.\n"
+        "Hint: its columns are item_id, bid_at, price, tags, word, name."
+    )
+
+
+def test_a_time_must_be_a_timestamp(bids: DataFrame) -> None:
+    assert refusal(ColumnError, lambda: wm.stream(bids, time="price", name="bids")) == (
+        "`time` of stream `bids` is column `price` of type double; an event time is a timestamp.\n"
+        'Hint: convert it first: df.withColumn("price", F.to_timestamp("price")) or F.timestamp_seconds(…).'
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"window": "-5 seconds"},
+            "`window` is -5000000 µs; a window reaches back in time, so it cannot be negative.\n"
+            'Hint: give a duration such as "10 seconds", or None to keep tuples until a punctuation.',
+        ),
+        (
+            {"window": "1 second", "delay": "-1 second"},
+            '`delay` of stream `bids` is "-1 second"; a tuple cannot come before it happened.\n'
+            'Hint: use "0 seconds" for a stream that is in order.',
+        ),
+        (
+            {"window": "ten seconds"},
+            '`window` is "ten seconds"; that is not a duration of fixed length.\n'
+            'Hint: write it like "10 seconds" or "1 hour 30 minutes"; units are microsecond, millisecond, second, minute, '
+            "hour, day, week.",
+        ),
+        (
+            {"window": "1 second", "delay": "1 month"},
+            '`delay` is "1 month"; that is not a duration of fixed length.\n'
+            'Hint: write it like "10 seconds" or "1 hour 30 minutes"; units are microsecond, millisecond, second, minute, '
+            "hour, day, week.",
+        ),
+        ({"window": " "}, '`window` is empty.\nHint: write it like "10 seconds".'),
+    ],
+)
+def test_durations_are_read_with_care(bids: DataFrame, arguments: dict[str, str], text: str) -> None:
+    assert refusal(WindowError, lambda: wm.stream(bids, time="bid_at", name="bids", **arguments)) == text
+
+
+def test_two_columns_of_one_name_are_refused(bids: DataFrame) -> None:
+    twice = bids.select("item_id", "bid_at", "word", F.lit(1).alias("word"))
+    assert refusal(ColumnError, lambda: wm.stream(twice, time="bid_at", name="bids")) == (
+        "stream `bids` has two columns called `word`; nothing could tell them apart.\n"
+        "Hint: leave one out, or rename it, before the stream is made."
+    )
+
+
+# ---------------------------------------------------------------- wm.join
+
+
+@pytest.fixture
+def a(auctions: DataFrame) -> wm.Stream:
+    return wm.stream(auctions.drop("word", "name"), time="opened_at", window="1 hour", name="auctions")
+
+
+@pytest.fixture
+def b(bids: DataFrame) -> wm.Stream:
+    return wm.stream(bids, time="bid_at", window="1 hour", name="bids")
+
+
+def test_a_join_needs_a_window_on_both_sides(a: wm.Stream, bids: DataFrame) -> None:
+    endless = wm.stream(bids, time="bid_at", name="bids")
+    text = refusal(WindowError, lambda: wm.join(a, endless, on="item_id"))
+    assert text.startswith("stream `bids` has no")
+    assert "its tuples would be kept for ever.\nHint: give it one: wm.stream(" in text
+
+
+def test_an_unknown_key_comes_with_the_one_that_was_meant(a: wm.Stream, b: wm.Stream) -> None:
+    assert refusal(ColumnError, lambda: wm.join(a, b, on="itemid")) == (
+        "`on` names column `itemid`, which stream `auctions` does not have.\nHint: did you mean `item_id`?"
+    )
+    assert refusal(ColumnError, lambda: wm.join(a, b, on=["item_id", "price"])) == (
+        "`on` names column `price`, which stream `auctions` does not have.\nHint: its columns are item_id, opened_at."
+    )
+    assert refusal(QueryError, lambda: wm.join(a, b, on=[])) == "`on` names no column; a join needs at least one key."
+
+
+def test_columns_that_clash_are_refused(auctions: DataFrame, b: wm.Stream) -> None:
+    clashing = wm.stream(auctions.drop("name"), time="opened_at", window="1 hour", name="auctions")
+    assert refusal(ColumnError, lambda: wm.join(clashing, b, on="item_id")) == (
+        "column `word` stands in stream `bids` and in `auctions`; the result could not tell them apart.\n"
+        'Hint: rename one: df.withColumnRenamed("word", "bids_word").'
+    )
+
+
+def test_columns_that_differ_in_case_only_are_refused(auctions: DataFrame, b: wm.Stream) -> None:
+    shouting = auctions.select("item_id", "opened_at", F.col("word").alias("WORD"))
+    a = wm.stream(shouting, time="opened_at", window="1 hour", name="auctions")
+    assert refusal(ColumnError, lambda: wm.join(a, b, on="item_id")) == (
+        "columns `WORD` and `word` of the result differ in upper and lower case only, which Spark does not tell apart.\n"
+        'Hint: rename one: df.withColumnRenamed("word", "bids_word").'
+    )
+
+
+def test_keys_must_be_comparable(auctions: DataFrame, bids: DataFrame) -> None:
+    def joined_on(column: str, kind: str | None = None) -> wm.Joined:
+        left = auctions.select(F.lit("1").alias("item_id"), "opened_at", "name", F.lit("x").alias("tags"))
+        if column != "item_id":
+            left = left.select(column, "opened_at")
+        right = bids.select(column, "bid_at")
+        a = wm.stream(left.select(column, "opened_at"), time="opened_at", window="1 hour", name="auctions")
+        return wm.join(a, wm.stream(right, time="bid_at", window="1 hour", name="bids"), on=column)
+
+    assert refusal(ColumnError, lambda: joined_on("item_id")) == (
+        "`on` column `item_id` is string in `auctions`, bigint in `bids`; values of these types cannot be compared as "
+        'they are.\nHint: cast one side, e.g. df.withColumn("item_id", F.col("item_id").cast("bigint")).'
+    )
+    assert refusal(ColumnError, lambda: joined_on("name")) == (
+        "`on` column `name` of stream `bids` has collation UTF8_LCASE; keys are compared byte by byte.\n"
+        'Hint: collate(df.name, "UTF8_BINARY"), or join on lower(df.name).'
+    )
+    assert refusal(ColumnError, lambda: joined_on("tags")) == (
+        "`on` column `tags` of stream `bids` is map<string,int>; values of that type cannot be compared for equality.\n"
+        "Hint: join on a column of a comparable type."
+    )
+
+
+def test_columns_that_python_never_sees_are_refused(spark: SparkSession, a: wm.Stream) -> None:
+    odd = spark.sql("SELECT 1L AS item_id, timestamp '2024-01-01' AS bid_at, interval '1' year AS years")
+    b = wm.stream(odd, time="bid_at", window="1 hour", name="bids")
+    assert refusal(ColumnError, lambda: wm.join(a, b, on="item_id")) == (
+        "column `years` of stream `bids` is interval year, which PySpark does not hand to Python.\n"
+        'Hint: leave it out with df.drop("years"), or cast it (an interval of months to int, say).'
+    )
+
+
+def test_what_is_joined_is_two_streams(a: wm.Stream, b: wm.Stream, bids: DataFrame) -> None:
+    assert refusal(QueryError, lambda: wm.join(a, on="item_id")).startswith("`join` takes two streams; 1 given.")
+    c = wm.stream(bids, time="bid_at", window="1 hour", name="more")
+    assert refusal(QueryError, lambda: wm.join(a, b, c, on="item_id")) == (
+        "`join` takes two streams; 3 given.\nHint: join the others in a further join."
+    )
+    assert refusal(QueryError, lambda: wm.join(a, bids, on="item_id")) == (  # type: ignore[arg-type]
+        '`join` takes streams; got DataFrame.\nHint: wrap it: wm.stream(df, time="…", window="…").'
+    )
+    assert refusal(QueryError, lambda: wm.join(a, a, on="item_id")) == (
+        "two streams are called `auctions`; messages could not tell them apart.\nHint: set `name`."
+    )
+
+
+def test_static_and_streaming_do_not_mix(spark: SparkSession, a: wm.Stream) -> None:
+    rate = spark.readStream.format("rate").load().selectExpr("value AS item_id", "timestamp AS at")
+    streaming = wm.stream(rate, time="at", window="1 hour", name="rate")
+    assert refusal(QueryError, lambda: wm.join(a, streaming, on="item_id")) == (
+        "`auctions` is a static DataFrame and others are streaming; a static side has no event-time progress.\n"
+        "Hint: join a static table with Spark's own df.join (it needs no state), or read it as a stream."
+    )
+
+
+def test_there_is_at_least_one_shard(a: wm.Stream, b: wm.Stream) -> None:
+    assert (
+        refusal(QueryError, lambda: wm.join(a, b, on="item_id", shards=-1)) == "`shards` is -1; there is at least one."
+    )
+
+
+@pytest.mark.parametrize("setting", REQUIRED)
+def test_a_session_without_a_required_setting_is_refused(spark: SparkSession, setting: str) -> None:
+    other = spark.newSession()
+    for name, (value, _) in REQUIRED.items():
+        other.conf.set(name, value)
+    other.conf.unset(setting)
+    rate = other.readStream.format("rate").load()
+    streams = (
+        wm.stream(rate.selectExpr("value AS k", f"timestamp AS {n}_ts"), time=f"{n}_ts", window="1 hour") for n in "ab"
+    )
+    have, (value, why) = other.conf.get(setting), REQUIRED[setting]
+    text = f"the Spark session has `{setting}` = {have}, but a streaming join needs {value}: {why}."
+    hint = f'Hint: spark.conf.set("{setting}", "{value}"), or make the session with wm.session() / wm.configure().'
+    assert refusal(SettingError, lambda: wm.join(*streams, on="k")) == f"{text}\n{hint}"
+
+
+# ---------------------------------------------------------------- a checkpoint of another query
+
+
+class Checkpoint:
+    """A query that has run for one batch, and a second batch to come."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.feeds = [Feed(spark, folder / n, f"k bigint, j bigint, {n}_ts timestamp") for n in "ab"]
+        self.folder = folder / "checkpoint"
+        self.add()
+        run(self.query(), self.folder)
+        self.add()
+
+    def add(self) -> None:
+        times = pa.array([0, 1], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        for feed, n in zip(self.feeds, "ab", strict=True):
+            feed.add(pa.table({"k": [1, 2], "j": [1, 2], f"{n}_ts": times}))
+
+    def query(
+        self, *, window: str = "10 seconds", delay: str = "0 seconds", on: str = "k", **options: Any
+    ) -> DataFrame:
+        a, b = (feed.stream() for feed in self.feeds)
+        other = "j" if on == "k" else "k"
+        streams = (
+            wm.stream(a.drop(other), time="a_ts", window=window, delay=delay, name="a"),
+            wm.stream(b.drop(other), time="b_ts", window="10 seconds", name="b"),
+        )
+        return wm.join(*streams, on=on, **options).df
+
+
+@pytest.fixture(scope="module")
+def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkpoint]:
+    yield Checkpoint(spark, tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"window": "11 seconds"}, ["StateMismatchError", "streams[0].window was 10000000, is 11000000"]),
+        ({"delay": "1 second"}, ["StateMismatchError", "streams[0].delay was 0, is 1000000"]),
+        ({"on": "j"}, ["StateMismatchError", "streams[0].key[0] was 'k', is 'j'", "streams[1].key[0] was 'k', is 'j'"]),
+        ({"closed": False}, ["StateMismatchError", "streams[0].closed was True, is False"]),
+        ({"shards": 3}, ["StateMismatchError", "the checkpoint was written with 2 shards", "the query now has 3"]),
+        ({"shards": 1}, ["StateMismatchError", "the checkpoint was written with 2 shards", "the query now has 1"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_checkpoint_of_another_query_is_refused(
+    checkpoint: Checkpoint, change: dict[str, Any], said: list[str]
+) -> None:
+    text = failure(lambda: run(checkpoint.query(**change), checkpoint.folder))
+    assert [part for part in said if part not in text] == []
+
+
+def test_a_refused_checkpoint_is_as_it_was(checkpoint: Checkpoint) -> None:
+    """Runs after the refusals above."""
+    told = run(checkpoint.query(), checkpoint.folder)
+    assert told.table.num_rows == 6
+    assert told.metrics[0]["stored"] == 8
