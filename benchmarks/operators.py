@@ -85,9 +85,8 @@ def run(case: Case, name: str) -> dict[str, Any]:
             found["closing_s"] += settled - began
         for counter in totals:
             totals[counter] += getattr(join.counters, counter)
-        seen.update(
-            *(b.rows.column(s.key[0]).unique().to_pylist() for b, s in zip(batches, query.streams, strict=True))
-        )
+        for batch, spec in zip(batches, query.streams, strict=True):
+            seen.update(batch.rows.column(spec.key[0]).unique().to_pylist())
         closings += sum(b.closings.times.size for b in batches if b.closings is not None)
         at = max(b.seen for b in batches if b.seen is not None)
         size = sum(s.bytes for s in join.streams)

@@ -15,9 +15,9 @@ from benchmarks.measures import CaseResults, Run, repetitions, runs_of, spread
 from benchmarks.report import Table, conditions
 
 COLUMNS = ("operator", "tuples/s", "min–max", "× hash", "log, %", "results", "announced", "stored", "state, kB")
-LEGEND = """tuples/s: of both streams together, per CPU second of the join itself, median of the repetitions; × hash: CPU
-time of the join over that of the plain window join in the same run; log, %: what making the state durable costs on top;
-stored and state: means over the second half of the run, of tuples and of all bytes, remembered closings included."""
+LEGEND = """tuples/s: of both streams together, per CPU second of the join itself, median of the repetitions; × hash:
+CPU time of the join over that of the plain window join in the same run; log, %: what making the state durable costs on
+top; stored and state: means over the second half of the run, of tuples and of all bytes, closed keys included."""
 COLOURS = {
     "nested_loop": "#9ca3af",
     "hash, 100 buckets": "#7fb0dc",
@@ -78,11 +78,9 @@ CLAIMS = (
     Claim("tuples in state, windows alone over PWJoin", "auctions-12", stored, "hash", "pwjoin", least=10),
     Claim("bytes of state, windows alone over PWJoin", "auctions-12", state_bytes, "hash", "pwjoin", least=10),
     Claim("tuples in state, windows alone over PWJoin", "auctions-0", stored, "hash", "pwjoin", least=10),
-    Claim(
-        "CPU time of PWJoin over 100 buckets, large window", "rate-15", join_time, "pwjoin", "hash, 100 buckets", 1.0
-    ),
-    Claim("CPU time of PWJoin over the plain window join, large window", "rate-15", join_time, "pwjoin", "hash", 1.0),
-    Claim("CPU time of PWJoin over the plain window join, small window", "rate-5", join_time, "pwjoin", "hash", 1.1),
+    Claim("CPU time of PWJoin over 100 buckets, long window", "rate-15", join_time, "pwjoin", "hash, 100 buckets", 1.0),
+    Claim("CPU time of PWJoin over the plain window join, long window", "rate-15", join_time, "pwjoin", "hash", 1.0),
+    Claim("CPU time of PWJoin over the plain window join, short window", "rate-5", join_time, "pwjoin", "hash", 1.1),
 )
 
 
@@ -125,7 +123,7 @@ def _row(case: CaseResults, operator: str) -> tuple[str, ...]:
     runs, plain = runs_of(case, operator), join_time(runs_of(case, "hash"))
     rates = spread(run["rows_in"] / run["step_s"] for run in runs)
     mine = join_time(runs)
-    assert rates and mine, "an operator in the results has run"
+    assert rates is not None and mine is not None, "an operator in the results has run"  # noqa: PT018
     return (
         operator,
         _figure(rates.median),

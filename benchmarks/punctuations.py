@@ -3,7 +3,8 @@
     python -m benchmarks.punctuations [--quick] [--only CASE] [--out DIR]
     python -m benchmarks.punctuations --redraw       tables, chart and README again from the last results
 
-One shard, one process, no Spark. Operators take turns within a repetition, so a machine that slows down slows everybody.
+One shard, one process, no Spark. Operators take turns within a repetition, so that a machine that slows down slows
+everybody.
 """
 
 import argparse
@@ -80,8 +81,8 @@ def cases(quick: bool) -> list[Case]:
         *(
             Case(
                 f"auctions-{wait}",
-                "unique auctions of half an hour to an hour and a half, bids within 12 hours of the opening, 2 % of the "
-                f"closings lost, 36 hours; auctions wait 12 h for bids, bids {wait} h for auctions",
+                "unique auctions of half an hour to an hour and a half, bids within 12 hours of the opening, 2 % of "
+                f"the closings lost, 36 hours; auctions wait 12 h for bids, bids {wait} h for auctions",
                 auction_house(36, 60_000 // part, 0.02, wait),
                 ("hash", "pwjoin"),
                 repetitions=1,

@@ -235,7 +235,7 @@ def main() -> None:
         description=summary, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--seconds", type=float, default=30, help="hours of the house, a second of stream time each (30)"
+        "--seconds", type=float, default=24, help="hours of the house, a second of stream time each (24)"
     )
     parser.add_argument("--rate", type=float, default=4_000, help="auctions and bids per hour of the house (4000)")
     parser.add_argument("--seed", type=int, default=1, help="another seed is another day (1)")

@@ -1,8 +1,8 @@
-"""What a user can get wrong: each refused with argument, rule, reason and a hint, before anything has run if possible."""
+"""What a user can get wrong: each refused with argument, rule, reason and hint, before anything runs if possible."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,11 @@ from watersmeet.errors import ColumnError, QueryError, SettingError, WindowError
 from watersmeet.spark.session import REQUIRED
 
 pytestmark = pytest.mark.spark
+
+UNITS = (
+    'Hint: write it like "10 seconds" or "1 hour 30 minutes"; '
+    "units are microsecond, millisecond, second, minute, hour, day, week."
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +79,11 @@ def test_a_time_must_be_a_timestamp(bids: DataFrame) -> None:
         ),
         (
             {"window": "ten seconds"},
-            '`window` is "ten seconds"; that is not a duration of fixed length.\n'
-            'Hint: write it like "10 seconds" or "1 hour 30 minutes"; units are microsecond, millisecond, second, minute, '
-            "hour, day, week.",
+            '`window` is "ten seconds"; that is not a duration of fixed length.\n' + UNITS,
         ),
         (
             {"window": "1 second", "delay": "1 month"},
-            '`delay` is "1 month"; that is not a duration of fixed length.\n'
-            'Hint: write it like "10 seconds" or "1 hour 30 minutes"; units are microsecond, millisecond, second, minute, '
-            "hour, day, week.",
+            '`delay` is "1 month"; that is not a duration of fixed length.\n' + UNITS,
         ),
         ({"window": " "}, '`window` is empty.\nHint: write it like "10 seconds".'),
     ],
@@ -96,6 +97,15 @@ def test_two_columns_of_one_name_are_refused(bids: DataFrame) -> None:
     assert refusal(ColumnError, lambda: wm.stream(twice, time="bid_at", name="bids")) == (
         "stream `bids` has two columns called `word`; nothing could tell them apart.\n"
         "Hint: leave one out, or rename it, before the stream is made."
+    )
+
+
+@pytest.mark.parametrize("name", ["a.b", "a`b"])
+def test_names_that_pyspark_does_not_hand_to_python_are_refused(bids: DataFrame, name: str) -> None:
+    odd = bids.select("item_id", "bid_at", F.lit(1).alias(name))
+    assert refusal(ColumnError, lambda: wm.stream(odd, time="bid_at", name="bids")) == (
+        f"column `{name}` of stream `bids` has a dot or a backtick in its name; PySpark does not hand such columns to "
+        f'Python.\nHint: rename it: df.withColumnRenamed("{name}", "a_b").'
     )
 
 
@@ -141,7 +151,8 @@ def test_columns_that_differ_in_case_only_are_refused(auctions: DataFrame, b: wm
     shouting = auctions.select("item_id", "opened_at", F.col("word").alias("WORD"))
     a = wm.stream(shouting, time="opened_at", window="1 hour", name="auctions")
     assert refusal(ColumnError, lambda: wm.join(a, b, on="item_id")) == (
-        "columns `WORD` and `word` of the result differ in upper and lower case only, which Spark does not tell apart.\n"
+        "columns `WORD` and `word` of the result differ in upper and lower case only, "
+        "which Spark does not tell apart.\n"
         'Hint: rename one: df.withColumnRenamed("word", "bids_word").'
     )
 
@@ -254,8 +265,8 @@ class Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkpoint]:
-    yield Checkpoint(spark, tmp_path_factory.mktemp("checkpoint"))
+def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return Checkpoint(spark, tmp_path_factory.mktemp("checkpoint"))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 import watersmeet as wm
 from tests.oracle import Scenario, Side, bag, duckdb_join, expected, expected_state, rows_of
 from tests.spark.feeds import Feed, Told, forget_working_states, run
+from watersmeet.errors import ColumnError
 from watersmeet.joins.reference import Tuple
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.placement import shard_ids, spark_hash
@@ -251,19 +252,25 @@ def test_all_types_survive_in_any_time_zone(spark: SparkSession, tmp_path: Path,
 # ---------------------------------------------------------------- names, keys, places
 
 
-def test_columns_may_be_called_anything(spark: SparkSession) -> None:
-    """Also what the operator calls its own columns, and what SQL would take for something else."""
-    names = ["kind", "note", "blob", "a.b", "back`tick", "with space", "SELECT"]
+def test_columns_may_be_called_what_they_like(spark: SparkSession) -> None:
+    """Also like the columns of `tagged`, which then says so, and like what means something to SQL."""
+    names = ["kind", "note", "blob", "with space", "SELECT", "äöü"]
     a = spark.range(2).select(
-        F.col("id").alias("the.key"), F.timestamp_seconds("id").alias("ts.a"), *(F.lit(n).alias(n) for n in names)
+        F.col("id").alias("the key"), F.timestamp_seconds("id").alias("seen"), *(F.lit(n).alias(n) for n in names)
     )
-    b = spark.range(2).select(F.col("id").cast("int").alias("the.key"), F.timestamp_seconds("id").alias("stream"))
-    streams = wm.stream(a, time="ts.a", window="0 seconds"), wm.stream(b, time="stream", window="0 seconds")
-    df = wm.join(*streams, on="the.key").df
-    assert df.columns == ["the.key", "ts.a", *names, "stream"]
-    rows = [tuple(row) for row in df.collect()]
+    b = spark.range(2).select(F.col("id").cast("int").alias("the key"), F.timestamp_seconds("id").alias("stream"))
+    streams = wm.stream(a, time="seen", window="0 seconds"), wm.stream(b, time="stream", window="0 seconds")
+    joined = wm.join(*streams, on="the key")
+    assert joined.df.columns == ["the key", "seen", *names, "stream"]
+    rows = [tuple(row) for row in joined.df.collect()]
     assert sorted(key for key, *_ in rows) == [0, 1]
     assert {row[2:-1] for row in rows} == {tuple(names)}
+    with pytest.raises(ColumnError) as caught:
+        joined.tagged  # noqa: B018  # asking is the test
+    assert str(caught.value) == (
+        "`tagged` has columns kind, stream, row, shard, shards of its own, and the results have one called `kind`, too.\n"
+        'Hint: rename it before the join: df.withColumnRenamed("kind", "…"), or use `df` or `wm.write`.'
+    )
 
 
 def test_the_time_may_be_the_key(spark: SparkSession) -> None:

@@ -18,6 +18,8 @@ from watersmeet.errors import QueryError
 pytestmark = pytest.mark.spark
 
 NOW = {"availableNow": True}
+#: A text column of each stream, called like a column of `tagged`.
+KINDS = {"a": "kind", "b": "stream"}
 
 
 class Pair:
@@ -25,7 +27,9 @@ class Pair:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder = folder
-        self.feeds = [Feed(spark, folder / n, f"k bigint, {n}_ts timestamp, `{n}.kind` string") for n in "ab"]
+        self.feeds = [
+            Feed(spark, folder / n, f"k bigint, {n}_ts timestamp, {kind} string") for n, kind in KINDS.items()
+        ]
 
     def add(self, batches: int) -> None:
         for n in range(self.feeds[0].files, self.feeds[0].files + batches):
@@ -48,7 +52,7 @@ class Pair:
 
 def table(name: str, rows: list[tuple[int, int]]) -> pa.Table:
     times = pa.array([1_000_000 * second for _, second in rows], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    return pa.table({"k": [k for k, _ in rows], f"{name}_ts": times, f"{name}.kind": [f"{k}" for k, _ in rows]})
+    return pa.table({"k": [k for k, _ in rows], f"{name}_ts": times, KINDS[name]: [f"{k}" for k, _ in rows]})
 
 
 class Rows:
@@ -110,7 +114,7 @@ def test_folders_hold_each_batch_once_whatever_happens(spark: SparkSession, tmp_
     assert [metrics["rows_in"] for metrics in metrics_of(query)] == [15], "the interrupted batch, again"
     stored = spark.read.parquet(str(tmp_path / "results"))
     assert sorted((row["batch"], row["k"]) for row in stored.collect()) == [(n, k) for n in (0, 1) for k in (2, 3, 4)]
-    assert stored.columns == ["k", "a_ts", "a.kind", "b_ts", "b.kind", "batch"]
+    assert stored.columns == ["k", "a_ts", "kind", "b_ts", "stream", "batch"]
     rows = spark.read.parquet(str(tmp_path / "late")).collect()
     assert sorted((row["stream"], json.loads(row["row"])["k"], row["batch"]) for row in rows) == [
         ("a", k, 1) for k in range(5)

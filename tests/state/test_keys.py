@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,19 @@ def test_every_value_of_a_type_is_told_apart(kind: pa.DataType) -> None:
     for a, code in zip(rows, encoded, strict=True):
         for b, other in zip(rows, encoded, strict=True):
             assert (code is not None and code == other) == same_key((a,), (b,))
+
+
+@pytest.mark.parametrize("kind", SCALARS, ids=str)
+def test_every_slice_of_a_type_has_the_keys_of_its_rows(kind: pa.DataType) -> None:
+    values = [*SCALARS[kind], None, *SCALARS[kind][::-1]]
+    flat = pa.array(values, kind)
+    lists = pa.array([[v, w] for v, w in pairwise(values)] + [None, []], pa.list_(kind))
+    structs = pa.array([{"x": v} for v in values] + [None], pa.struct([("x", kind)]))
+    for array in (flat, lists, structs):
+        whole = plain(encode([array]))
+        for start in range(len(array)):
+            for length in (0, 1, 2, len(array)):
+                assert plain(encode([array.slice(start, length)])) == whole[start : start + length]
 
 
 @given(columns(), st.integers(0, 8), st.integers(0, 8))

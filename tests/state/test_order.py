@@ -170,17 +170,17 @@ def test_only_single_columns_have_an_order(kinds: list[pa.DataType], text: str) 
         f"a range closes an interval of one key column; this join's key is {text}.\n"
         "Hint: close single values, or join on one column of an ordered type."
     )
-    assert Order.of(kinds[:0] + [pa.int8()]) == Order(pa.int8())
+    assert Order.of([pa.int8()]) == Order(pa.int8())
 
 
 def test_above_is_above_everything() -> None:
     for text in (b"", b"\xff" * 9):
         assert text < ABOVE
         assert text <= ABOVE
-        assert ABOVE > text
-        assert ABOVE >= text
-        assert not ABOVE < text
-        assert not ABOVE <= text
+        assert text < ABOVE
+        assert text <= ABOVE
+        assert not text > ABOVE
+        assert not text >= ABOVE
     assert ABOVE <= ABOVE
     assert ABOVE >= ABOVE
     assert not ABOVE < ABOVE

@@ -19,7 +19,7 @@ from watersmeet.joins.reference import Tuple
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import LATE, RESULT, STATS, ShardProcessor, SheetReader
+from watersmeet.spark.processor import KIND, LATE, NOTE, RESULT, STATS, ShardProcessor, SheetReader
 from watersmeet.state.log import Header, MemoryStore
 
 
@@ -75,10 +75,10 @@ def read(frames: Sequence[pd.DataFrame], query: JoinQuery) -> Output:
         if "blob" in table.column_names:
             table = pa.Table.from_batches(list(SheetReader(query.schema)(iter(table.to_batches()))))
         assert table.schema.types == [pa.int8(), pa.string(), *query.schema.types]
-        assert table.column_names == ["kind", "note", *query.schema.names]
-        kinds = set(table.column("kind").to_pylist())
+        assert table.column_names == [KIND, NOTE, *query.schema.names]
+        kinds = set(table.column(KIND).to_pylist())
         assert len(kinds) == 1, "a frame is of one kind"
-        notes = [json.loads(note) for note in table.column("note").to_pylist() if note is not None]
+        notes = [json.loads(note) for note in table.column(NOTE).to_pylist() if note is not None]
         if kinds == {RESULT}:
             assert not notes
             out.results += rows_of(table.select(query.schema.names))

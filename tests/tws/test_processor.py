@@ -24,6 +24,7 @@ from watersmeet.errors import StateCorruptError, StateError, StateFormatError, S
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.placement import shard_ids
+from watersmeet.spark.processor import NOTE
 from watersmeet.state.log import MemoryStore
 
 pytestmark = pytest.mark.tws
@@ -177,7 +178,7 @@ def test_what_json_has_no_number_for_is_told_in_words(number: float, told: str) 
     run.step([rows(a, [1], [5], [0.0], [[]]), rows(b, [], [])], Random(0))
     blobs = packed(query, run.ids, [rows(a, [1], [4], [number], [[number, 1.0]]), rows(b, [], [])], Random(0))
     frames = list(Task(query, run.ids, run.ids[0], run.stores[run.ids[0]], ended=False).run(blobs, Random(0)))
-    note = frames[0]["note"][0]
+    note = frames[0][NOTE][0]
     row = json.loads(note, parse_constant=pytest.fail)["row"]
     assert (row["x"], row["xs"]) == (told, [told, 1.0])
 

@@ -118,14 +118,6 @@ class RunningPWJoin(RunningHashJoin):
         arrivals.which = arrivals.which[~broken]
         return arrivals
 
-    def _advance(self, i: int, batch: Batch) -> None:
-        super()._advance(i, batch)
-        if batch.closings is not None:
-            if batch.closings.heartbeat is not None:
-                self.progress[i] = max(self.progress[i], batch.closings.heartbeat)
-            if batch.closings.ended:
-                self.progress[i] = AFTER_ALL
-
     def _probe(self, i: int) -> Iterator[pa.Table]:
         own, other = self.query.streams[i], self.query.streams[1 - i]
         arrivals, state = self.arrivals[i], self.streams[1 - i]

@@ -95,7 +95,10 @@ class RunningJoin(ABC, Generic[IndexT]):
     def _advance(self, i: int, batch: Batch) -> None:
         if batch.seen is not None and not self.query.streams[i].tellers:
             self.progress[i] = max(self.progress[i], batch.seen - self.query.streams[i].delay)
-        if batch.ended:
+        said = batch.closings
+        if said is not None and said.heartbeat is not None:
+            self.progress[i] = max(self.progress[i], said.heartbeat)
+        if batch.ended or (said is not None and said.ended):
             self.progress[i] = AFTER_ALL
 
     def _results(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> pa.Table:

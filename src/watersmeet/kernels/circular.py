@@ -17,9 +17,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from watersmeet.kernels.hashing import OPTIONS
+from watersmeet.kernels.compiling import kernel
 
 NIL = -1
 
@@ -58,20 +57,20 @@ KINDS: dict[str, type] = dict.fromkeys(Rings._fields, np.int64) | {
 }
 
 
-@njit(**OPTIONS)
+@kernel
 def bucket_of(word, buckets):
     """Multiplicative hashing by the golden ratio: numbers in a row spread evenly, hashes stay what they are."""
     h = (np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
     return np.int64((h * np.uint64(buckets)) >> np.uint64(32))
 
 
-@njit(**OPTIONS)
+@kernel
 def place(rings, g, j):
     """Place in the pool of bucket g's tuple number j, the oldest being 0."""
     return rings.start[g] + ((rings.head[g] + j) & (rings.room[g] - 1))
 
 
-@njit(**OPTIONS)
+@kernel
 def first_from(rings, g, time):
     """Number of tuples in bucket g that are older than `time`."""
     low, high = np.int64(0), rings.held[g]
@@ -84,7 +83,7 @@ def first_from(rings, g, time):
     return low
 
 
-@njit(**OPTIONS)
+@kernel
 def take_slot(rings, data, start, length, segment, row):
     """A slot for a tuple with this key and this row. The caller has made room."""
     meta = rings.meta
@@ -105,7 +104,7 @@ def take_slot(rings, data, start, length, segment, row):
     return s
 
 
-@njit(**OPTIONS)
+@kernel
 def move(rings, g, j, to):
     p, q = place(rings, g, j), place(rings, g, to)
     rings.when[q] = rings.when[p]
@@ -113,7 +112,7 @@ def move(rings, g, j, to):
     rings.slot[q] = rings.slot[p]
 
 
-@njit(**OPTIONS)
+@kernel
 def put(rings, g, j, time, word, s):
     p = place(rings, g, j)
     rings.when[p] = time
@@ -121,7 +120,7 @@ def put(rings, g, j, time, word, s):
     rings.slot[p] = s
 
 
-@njit(**OPTIONS)
+@kernel
 def push(rings, g, time, word, s):
     """Put a tuple in its place in the ring; only those that are newer make way."""
     j = rings.held[g]
@@ -132,7 +131,7 @@ def push(rings, g, time, word, s):
     rings.held[g] += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def insert(rings, order, times, words, data, offsets, segment, slots):
     """Store the tuples `order` (ascending in time); slots[k] tells where tuple order[k] went.
 
@@ -156,7 +155,7 @@ def insert(rings, order, times, words, data, offsets, segment, slots):
         put(rings, g, old[g] + fresh[g], times[i], words[i], slots[k])
 
 
-@njit(**OPTIONS)
+@kernel
 def expire_bucket(rings, g, before, left):
     """Forget the tuples of one bucket with ``time < before``; left[s] falls by the number that stood in segment s."""
     meta = rings.meta
@@ -178,7 +177,7 @@ def expire_bucket(rings, g, before, left):
     return gone
 
 
-@njit(**OPTIONS)
+@kernel
 def expire(rings, before, left):
     """Forget the tuples of all buckets with ``time < before``."""
     gone = 0
@@ -188,7 +187,7 @@ def expire(rings, before, left):
     return gone
 
 
-@njit(**OPTIONS)
+@kernel
 def stale(rings, before):
     """How many tuples are stored with ``time < before``."""
     n = 0
@@ -197,7 +196,7 @@ def stale(rings, before):
     return n
 
 
-@njit(**OPTIONS)
+@kernel
 def reserve(rings, words, which):
     """Make every ring long enough for the tuples `which`; returns how many places the pool lacks (call again then)."""
     meta = rings.meta
@@ -226,7 +225,7 @@ def reserve(rings, words, which):
     return missing
 
 
-@njit(**OPTIONS)
+@kernel
 def move_ring(rings, g, start, length):
     """Move a bucket's tuples to the ring of `length` places at `start`; the old ring is free then."""
     for j in range(rings.held[g]):
@@ -245,7 +244,7 @@ def move_ring(rings, g, start, length):
     rings.head[g] = 0
 
 
-@njit(**OPTIONS)
+@kernel
 def pack_arena(rings, fresh):
     """Copy the bytes of living keys into a fresh arena; the caller puts it in place of the old one."""
     top = 0

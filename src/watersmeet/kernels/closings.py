@@ -7,13 +7,13 @@ that has found the node has found the mark as well.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from watersmeet.kernels.hashing import OPTIONS, mix
+from watersmeet.kernels.compiling import kernel
+from watersmeet.kernels.hashing import mix
 from watersmeet.kernels.lists import ANNOUNCED, CLOSED, CLOSINGS, NIL, OPEN, PENDING, drop_node, find, new_node, unlink
 
 
-@njit(**OPTIONS)
+@kernel
 def close(lists, order, times, words, data, offsets, nodes):
     """Mark the keys `order` as PENDING at their times, making nodes where there are none.
 
@@ -39,7 +39,7 @@ def close(lists, order, times, words, data, offsets, nodes):
             nodes[k] = NIL - 1 - n
 
 
-@njit(**OPTIONS)
+@kernel
 def reopen(lists, n):
     """Forget that a key was closed; its node goes if it has no tuple."""
     lists.mark[n] = OPEN
@@ -48,13 +48,13 @@ def reopen(lists, n):
         drop_node(lists, n)
 
 
-@njit(**OPTIONS)
+@kernel
 def forget(lists, nodes):
     for k in range(nodes.size):
         reopen(lists, nodes[k])
 
 
-@njit(**OPTIONS)
+@kernel
 def lookup(lists, order, words, data, offsets, nodes):
     """nodes[k] = the node of key order[k], or NIL."""
     for k in range(order.size):
@@ -63,7 +63,7 @@ def lookup(lists, order, words, data, offsets, nodes):
         nodes[k] = lists.table[find(lists, words[i], data, start, offsets[i + 1] - start)]
 
 
-@njit(**OPTIONS)
+@kernel
 def counterparts(lists, nodes, other, out):
     """out[k] = the node in `other` of the key that nodes[k] has in `lists`, or NIL."""
     for k in range(nodes.size):
@@ -71,7 +71,7 @@ def counterparts(lists, nodes, other, out):
         out[k] = other.table[find(other, lists.word[n], lists.arena, lists.at[n], lists.length[n])]
 
 
-@njit(**OPTIONS)
+@kernel
 def purge(lists, nodes, left, cursor, gone):
     """Forget all tuples of these nodes (NIL ones are skipped); notes the slots as far as `gone` has room.
 
@@ -97,14 +97,14 @@ def purge(lists, nodes, left, cursor, gone):
     return count
 
 
-@njit(**OPTIONS)
+@kernel
 def discard(lists, slots, left):
     """Forget these tuples."""
     for k in range(slots.size):
         unlink(lists, slots[k], left)
 
 
-@njit(**OPTIONS)
+@kernel
 def finish(lists, nodes, other, others_closed, own_padded, other_padded, out):
     """Of the CLOSED nodes given, those whose key can give no result any more and that nobody has announced yet.
 
@@ -134,7 +134,7 @@ def finish(lists, nodes, other, others_closed, own_padded, other_padded, out):
     return count
 
 
-@njit(**OPTIONS)
+@kernel
 def gather(data, starts, lengths, out):
     """Copy the pieces of `data` that begin at `starts` one after the other into `out`."""
     at = 0
@@ -144,13 +144,13 @@ def gather(data, starts, lengths, out):
             at += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def _bit(word, bits):
     """The place of a key's bit; from other bits of its hash than its place in the table and its shard."""
     return (mix(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20) & np.uint64(bits - 1)
 
 
-@njit(**OPTIONS)
+@kernel
 def note(bits, words):
     """Set the bits of these words."""
     for k in range(words.size):
@@ -158,7 +158,7 @@ def note(bits, words):
         bits[b >> np.uint64(6)] |= np.uint64(1) << (b & np.uint64(63))
 
 
-@njit(**OPTIONS)
+@kernel
 def suspects(bits, order, words, out):
     """Places k for which the bit of words[order[k]] is set; returns how many."""
     count = 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-OPTIONS = {"cache": True, "nogil": True, "boundscheck": False}
+from watersmeet.kernels.compiling import kernel
 
 
-@njit(**OPTIONS)
+@kernel
 def mix(word):
     """Spread a 64-bit word over all its bits (the finaliser of SplitMix64)."""
     h = np.uint64(word)
@@ -19,7 +18,7 @@ def mix(word):
     return h ^ (h >> np.uint64(31))
 
 
-@njit(**OPTIONS)
+@kernel
 def hash_rows(data, offsets, mask, out):
     """out[i] = hash of the bytes data[offsets[i]:offsets[i+1]], FNV-1a mixed once more, and'ed with `mask`."""
     for i in range(out.size):
@@ -29,7 +28,7 @@ def hash_rows(data, offsets, mask, out):
         out[i] = np.int64(mix(h) & np.uint64(mask))
 
 
-@njit(**OPTIONS)
+@kernel
 def frame_column(data, offsets, valid, cursor, out):
     """Append each row's value to its place in `out`: one byte for NULL or not, four of length, then the bytes."""
     for i in range(cursor.size):
@@ -49,7 +48,7 @@ def frame_column(data, offsets, valid, cursor, out):
         cursor[i] = at
 
 
-@njit(**OPTIONS)
+@kernel
 def split_rows(words, shards, order, starts):
     """Order rows by shard, keeping their order inside each: rows of shard s are order[starts[s]:starts[s + 1]].
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from watersmeet.kernels.hashing import OPTIONS, mix
+from watersmeet.kernels.compiling import kernel
+from watersmeet.kernels.hashing import mix
 
 NIL = -1
 
@@ -84,7 +84,7 @@ KINDS: dict[str, type] = dict.fromkeys(Lists._fields, np.int32) | {
 }
 
 
-@njit(**OPTIONS)
+@kernel
 def clear(lists):
     """Make zeroed arrays a state that holds nothing."""
     lists.table[:] = NIL
@@ -92,7 +92,7 @@ def clear(lists):
         lists.meta[place] = NIL
 
 
-@njit(**OPTIONS)
+@kernel
 def find(lists, word, data, start, length):
     """Place in the table of the node with this key, or of the empty cell where it would go."""
     mask = lists.table.size - 1
@@ -113,7 +113,7 @@ def find(lists, word, data, start, length):
         cell = (cell + 1) & mask
 
 
-@njit(**OPTIONS)
+@kernel
 def new_node(lists, cell, word, data, start, length):
     """Make a node for a key that `find` did not find. The caller has made room."""
     meta = lists.meta
@@ -140,7 +140,7 @@ def new_node(lists, cell, word, data, start, length):
     return n
 
 
-@njit(**OPTIONS)
+@kernel
 def drop_node(lists, n):
     """Forget a key. Cells behind it in its run move up, so no tombstone stays."""
     table = lists.table
@@ -165,7 +165,7 @@ def drop_node(lists, n):
     meta[NODE_FREE] = n
 
 
-@njit(**OPTIONS)
+@kernel
 def insert(lists, order, times, words, data, offsets, slots):
     """Store the tuples `order` (ascending in time); slots[k] tells where tuple order[k] went.
 
@@ -234,7 +234,7 @@ def insert(lists, order, times, words, data, offsets, slots):
     meta[LIVE] += order.size
 
 
-@njit(**OPTIONS)
+@kernel
 def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor, out_row, out_slot):
     """Pairs (row, slot) with equal keys and ``time[row] - back <= time[slot] <= time[row] + ahead``.
 
@@ -282,7 +282,7 @@ def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor,
     return n_out
 
 
-@njit(**OPTIONS)
+@kernel
 def unlink(lists, s, left):
     """Take tuple s out of both lists and free its slot. Its node goes too, if that was the last and it has no mark."""
     meta = lists.meta
@@ -319,7 +319,7 @@ def unlink(lists, s, left):
     meta[LIVE] -= 1
 
 
-@njit(**OPTIONS)
+@kernel
 def expire(lists, before, left, gone, ring):
     """Forget tuples with ``time < before``; left[g] falls by the number that stood in segment g. Returns how many.
 
@@ -345,7 +345,7 @@ def expire(lists, before, left, gone, ring):
             meta[RUNG] += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def fill_table(lists):
     """Put every node into the (new, larger) table."""
     table = lists.table
@@ -360,7 +360,7 @@ def fill_table(lists):
         table[cell] = n
 
 
-@njit(**OPTIONS)
+@kernel
 def pack_arena(lists, fresh):
     """Copy the bytes of living keys into a fresh arena; the caller puts it in place of the old one."""
     top = 0

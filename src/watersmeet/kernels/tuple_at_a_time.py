@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from watersmeet.kernels.circular import LIVE, NIL, bucket_of, expire, expire_bucket, first_from, push, take_slot
-from watersmeet.kernels.hashing import OPTIONS
+from watersmeet.kernels.compiling import kernel
 
 # How much of a stream's state an arrival looks through for tuples to invalidate.
 NOTHING, BUCKET, EVERYTHING = range(3)
@@ -37,7 +36,7 @@ class News(NamedTuple):
     after: int  # ... and after it
 
 
-@njit(**OPTIONS)
+@kernel
 def progress_at(news, time):
     """The stream's progress when the merge has come to `time`.
 
@@ -46,7 +45,7 @@ def progress_at(news, time):
     return max(news.before, min(time, news.after))
 
 
-@njit(**OPTIONS)
+@kernel
 def invalidate(rings, news, g, before, scope, cursor):
     if scope == BUCKET:
         cursor[CHECKED] += 1
@@ -56,7 +55,7 @@ def invalidate(rings, news, g, before, scope, cursor):
         cursor[INVALIDATED] += expire(rings, before, news.left)
 
 
-@njit(**OPTIONS)
+@kernel
 def same_bytes(rings, s, data, start, length):
     same = rings.length[s] == length
     at, j = rings.at[s], 0
@@ -66,7 +65,7 @@ def same_bytes(rings, s, data, start, length):
     return same
 
 
-@njit(**OPTIONS)
+@kernel
 def scan(rings, g, word, data, start, length, entry, cursor, out):
     """Matches of one key among the tuples NEXT to STOP of bucket g, as long as `out` has room."""
     first, mask, begin = rings.head[g], rings.room[g] - 1, rings.start[g]
@@ -86,7 +85,7 @@ def scan(rings, g, word, data, start, length, entry, cursor, out):
     cursor[NEXT] = cursor[STOP]
 
 
-@njit(**OPTIONS)
+@kernel
 def arrive(own, other, mine, theirs, entry, scopes, cursor, out):
     """One tuple: invalidate, probe, insert. Not done if NEXT is left before STOP: `out` is full."""
     i = entry >> 1
@@ -112,7 +111,7 @@ def arrive(own, other, mine, theirs, entry, scopes, cursor, out):
         cursor[INSERTED] += 1
 
 
-@njit(**OPTIONS)
+@kernel
 def join(a, b, from_a, from_b, order, scopes, every, cursor, samples, out):
     """Run the batch, or what is left of it, until `out` is full; returns how many matches are in it.
 

@@ -1,10 +1,10 @@
 """`joined.as_stream()`: the output of a join as the input of a further one, its promises carried along.
 
-Results are tuples with the event time of their newest part. A finished key is a closing; it is effective at once, after
-the rows of its batch. A range that a shard has finished is about that shard's keys, so it goes to the same shard of the
-the rows of its batch. A range that a shard has finished is about that shard's keys, so it goes to the same shard of
+Results are tuples with the event time of their newest part. A finished key is a closing; it is effective at once,
+after the rows of its batch. A range that a shard has finished is about that shard's keys, so it goes to the same shard of
 the further join, and only where that joins on the same key. Progress comes by heartbeats alone: the least of what all
 shards say in a batch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType
 from watersmeet.errors import ColumnError
 from watersmeet.model import durations
 from watersmeet.spark import operators
-from watersmeet.spark.processor import PUNCTUATION, RESULT
+from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT
 from watersmeet.spark.punctuations import Sign
 from watersmeet.spark.streams import Stream, Upstream
 
@@ -36,13 +36,13 @@ def as_stream(joined: Joined, name: str | None, window: str | None) -> Stream:
             hint=f'rename it before the join: df.withColumnRenamed("{TIME}", "…").',
         )
     name = name or "_".join(s.name for s in joined.streams)
-    rows = joined._run(f"{operators.METRICS}_{name}").where(F.col("kind").isin(RESULT, PUNCTUATION))
+    rows = joined._run(f"{operators.METRICS}_{name}").where(F.col(KIND).isin(RESULT, PUNCTUATION))
     times = [operators.quoted(s.time) for s in query.streams if s.time in query.schema.names]
     now = F.greatest(*times) if len(times) > 1 else times[0]
-    df = rows.select("*", F.when(F.col("kind") == RESULT, now).alias(TIME))
+    df = rows.select("*", F.when(F.col(KIND) == RESULT, now).alias(TIME))
     upstream = Upstream(query.streams[0].key, joined.ids)
     length = None if window is None else durations.parse(window, "window")
-    return Stream(df, name, TIME, length, 0, _signs(joined), hidden=("kind", "note"), upstream=upstream)
+    return Stream(df, name, TIME, length, 0, _signs(joined), hidden=(KIND, NOTE), upstream=upstream)
 
 
 def _signs(joined: Joined) -> tuple[Sign, ...]:
@@ -61,8 +61,8 @@ def _signs(joined: Joined) -> tuple[Sign, ...]:
 
 
 def _said(path: str) -> Column:
-    return F.get_json_object("note", f"$.row.{path}")
+    return F.get_json_object(NOTE, f"$.row.{path}")
 
 
 def _tells(path: str) -> Column:
-    return (F.col("kind") == PUNCTUATION) & _said(path).isNotNull()
+    return (F.col(KIND) == PUNCTUATION) & _said(path).isNotNull()

@@ -19,12 +19,12 @@ from watersmeet.kernels.hashing import split_rows
 from watersmeet.model.batches import NO_TIME, Batch, no_rows
 from watersmeet.model.grouping import GroupedQuery
 from watersmeet.spark.packing import PACKED, one
-from watersmeet.spark.processor import PUNCTUATION, RESULT, STATS, ShardProcessor
+from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT, STATS, ShardProcessor
 from watersmeet.state.groups import keys_of
 
 #: What a blob holds: partial groups; late and violating rows that pass through; how far a shard of the join has come.
 GROUPS, NOTES, SAID = range(3)
-NOTE = pa.schema([("kind", pa.int32()), ("note", pa.string())])
+TOLD = pa.schema([(KIND, pa.int32()), (NOTE, pa.string())])
 PROGRESS = pa.schema([("shard", pa.int32()), ("progress", pa.list_(pa.int64()))])
 #: Partial groups gathered before they are merged.
 GATHER_ROWS = 1 << 20
@@ -43,23 +43,23 @@ class GroupPacker:
         notes: list[dict[str, Any]] = []
         said: list[dict[str, Any]] = []
         for batch in batches:
-            of_results = pc.equal(batch.column("kind"), RESULT)
+            of_results = pc.equal(batch.column(KIND), RESULT)
             rows = batch.filter(of_results).select(fold.results.names)
             if rows.num_rows:
                 partials.append(fold.partials(pa.Table.from_batches([rows]).cast(fold.results)))
             if sum(p.num_rows for p in partials) > GATHER_ROWS:
                 partials = [fold.merge(pa.concat_tables(partials))]
-            for other in batch.filter(pc.invert(of_results)).select(["kind", "note"]).to_pylist():
-                if other["kind"] == STATS:
-                    said.append(json.loads(other["note"]))
-                elif other["kind"] != PUNCTUATION:  # what is said of a join key is not said of a group
+            for other in batch.filter(pc.invert(of_results)).select([KIND, NOTE]).to_pylist():
+                if other[KIND] == STATS:
+                    said.append(json.loads(other[NOTE]))
+                elif other[KIND] != PUNCTUATION:  # what is said of a join key is not said of a group
                     notes.append(other)
         yield self._blobs(GROUPS, self._split(fold, fold.merge(pa.concat_tables(partials))))
         if said:
             progress = pa.RecordBatch.from_pylist(said, schema=PROGRESS)
             yield self._blobs(SAID, [progress] * len(self.ids))
         if notes:
-            told = pa.RecordBatch.from_pylist(notes, schema=NOTE)
+            told = pa.RecordBatch.from_pylist(notes, schema=TOLD)
             yield self._blobs(NOTES, [told] + [told.slice(0, 0)] * (len(self.ids) - 1))
 
     def _split(self, fold: Fold, groups: pa.Table) -> list[pa.RecordBatch]:
@@ -85,15 +85,15 @@ class GroupProcessor(ShardProcessor):
 
     def __init__(self, query: GroupedQuery, ids: tuple[int, ...], shards: int) -> None:
         super().__init__(query, ids, ended=False, join=GroupsOf(query, shards))
-        self.schemas = {GROUPS: Fold(query).schema, NOTES: NOTE, SAID: PROGRESS}
+        self.schemas = {GROUPS: Fold(query).schema, NOTES: TOLD, SAID: PROGRESS}
         self._notes: list[dict[str, Any]] = []
 
     def handleInputRows(  # type: ignore[override]  # pandas frames, never rows
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         yield from super().handleInputRows(key, rows, timerValues)
-        for kind in sorted({note["kind"] for note in self._notes}):
-            yield self.sheet.notes(kind, [note["note"] for note in self._notes if note["kind"] == kind])
+        for kind in sorted({note[KIND] for note in self._notes}):
+            yield self.sheet.notes(kind, [note[NOTE] for note in self._notes if note[KIND] == kind])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         held: dict[int, list[pa.RecordBatch]] = {}

@@ -8,21 +8,36 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, StructType
 
+from watersmeet.errors import ColumnError
 from watersmeet.spark.folding import FoldedProcessor
-from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION, ShardProcessor, SheetReader
+from watersmeet.spark.processor import (
+    KIND,
+    LATE,
+    NOTE,
+    PUNCTUATION,
+    RESULT,
+    STATS,
+    VIOLATION,
+    ShardProcessor,
+    SheetReader,
+)
 
 #: Name of the observed metrics in a query's progress.
 METRICS = "watersmeet"
 SUMMED = (
     *("rows_in", "late", "violations", "null_keys", "probed", "results", "inserted", "invalidated", "purged"),
-    *("announced", "announced_ranges", "stored", "groups", "open_groups", "state_bytes", "bytes_written"),
+    *("announced", "announced_ranges", "stored", "groups", "open_groups", "state_bytes", "bytes_written", "checked", "stale"),
     *("decode_us", "load_us", "join_us", "emit_us", "save_us", "cache_hit", "caught_up", "rebuilt"),
 )
 
 
+#: Columns of `tagged` beside those of a result.
+TAGS = ("kind", "stream", "row", "shard", "shards")
+
+
 def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructField], metrics: str) -> DataFrame:
     """Everything the operator says, one row each. Statistics are observed as `metrics`, and still there."""
-    head = [StructField("kind", ByteType()), StructField("note", StringType())]
+    head = [StructField(KIND, ByteType()), StructField(NOTE, StringType())]
     schema = StructType([*head, *columns])
     is_packed = processor.sheet.packed
     out = packed.groupBy("shard").transformWithStateInPandas(
@@ -39,26 +54,33 @@ def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructFi
 
 def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """The results alone."""
-    return rows.where(F.col("kind") == RESULT).select(*map(quoted, names))
+    return rows.where(F.col(KIND) == RESULT).select(*map(quoted, names))
 
 
 def tagged(rows: DataFrame, names: Sequence[str], shards: int) -> DataFrame:
     """All but the statistics: `kind`, `stream`, the result's columns, `row` (JSON), `shard`, `shards`."""
-    kind = F.when(F.col("kind") == RESULT, "result")
+    for name in names:
+        if name.lower() in TAGS:
+            raise ColumnError(
+                f"`tagged` has columns {', '.join(TAGS)} of its own, and the results have one called `{name}`, too.",
+                hint=f'rename it before the join: df.withColumnRenamed("{name}", "…"), or use `df` or `wm.write`.',
+            )
+    kind = F.when(F.col(KIND) == RESULT, "result")
     for number, name in ((LATE, "late"), (VIOLATION, "violation"), (PUNCTUATION, "punctuation")):
-        kind = kind.when(F.col("kind") == number, name)
-    return rows.where(F.col("kind") != STATS).select(
-        kind.alias("kind"),
-        F.get_json_object("note", "$.stream").alias("stream"),
-        *map(quoted, names),
-        F.get_json_object("note", "$.row").alias("row"),
-        F.get_json_object("note", "$.shard").cast("int").alias("shard"),
-        F.lit(shards).alias("shards"),
-    )
+        kind = kind.when(F.col(KIND) == number, name)
+    stream, row, shard = about()
+    columns = [kind.alias("kind"), stream, *map(quoted, names), row, shard, F.lit(shards).alias("shards")]
+    return rows.where(F.col(KIND) != STATS).select(*columns)
+
+
+def about() -> tuple[Column, Column, Column]:
+    """Of a row that is no result: `stream`, `row` (JSON), `shard`."""
+    shard = F.get_json_object(NOTE, "$.shard").cast("int").alias("shard")
+    return F.get_json_object(NOTE, "$.stream").alias("stream"), F.get_json_object(NOTE, "$.row").alias("row"), shard
 
 
 def _stat(name: str) -> Column:
-    return F.when(F.col("kind") == STATS, F.get_json_object("note", f"$.{name}").cast("bigint"))
+    return F.when(F.col(KIND) == STATS, F.get_json_object(NOTE, f"$.{name}").cast("bigint"))
 
 
 def quoted(name: str) -> Column:

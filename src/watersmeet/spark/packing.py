@@ -104,9 +104,7 @@ class Packer:
             if isinstance(promise, Clustered):
                 yield self._blobs(keys.filter(pc.equal(keys.column("time"), pc.max(keys.column("time")))), None, NEWEST)
             if isinstance(promise, Ordered):
-                top = pc.max(keys.column(0))
-                largest = keys.filter(pc.equal(keys.column(0), top)).sort_by("time").slice(0, 1)
-                yield self._blobs(largest, None, LARGEST)
+                yield self._blobs(keys.filter(_largest(keys.column(0))).sort_by("time").slice(0, 1), None, LARGEST)
 
     def _signs(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
         """Send the punctuations; gives the rows that are none."""
@@ -120,6 +118,8 @@ class Packer:
         return rows.filter(plain) if self.tuples else rows.slice(0, 0)
 
     def _sign(self, sign: Signed, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if not self.spec.tellers and sign.kind in ("value", "list", "range"):
+            rows = rows.filter(rows.column(self.spec.time).is_valid())  # without a time nothing is promised
         time = rows.column(self.spec.time).cast(pa.int64())
         if self.spec.tellers:
             time = pc.fill_null(time, BEFORE_ALL)  # said at the end of its batch, and so effective
@@ -180,6 +180,12 @@ def _latest(times: pa.Array) -> int | None:
     return latest
 
 
+def _largest(keys: pa.Array) -> pa.Array:
+    """Where the largest of these stands, NaN being larger than everything."""
+    nan = pc.is_nan(keys) if pa.types.is_floating(keys.type) else None
+    return nan if nan is not None and pc.any(nan).as_py() else pc.equal(keys, pc.max(keys))
+
+
 def _batch(columns: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
         c.cast(f.type) if isinstance(c, pa.Array) else pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)
@@ -229,7 +235,7 @@ class Inbox:
 
     def batch(self, *, ended: bool) -> Batch:
         """What all of them said together."""
-        largest = max(self._tuples(LARGEST), default=None, key=lambda kt: (kt[0], -kt[1]))
+        largest = max(self._tuples(LARGEST), default=None, key=lambda kt: (kt[0] != kt[0], kt[0], -kt[1]))
         return Batch(
             self._all(ROWS),
             self.seen if self.seen != NO_TIME else None,

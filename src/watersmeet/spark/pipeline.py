@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from watersmeet.errors import QueryError, WindowError
+from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.joins import Join, plan
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
@@ -23,7 +23,7 @@ from watersmeet.spark.grouping import Grouping, grouping
 from watersmeet.spark.operators import METRICS
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import ShardProcessor
+from watersmeet.spark.processor import NOTE, ShardProcessor
 from watersmeet.spark.punctuations import Sign, with_signs
 from watersmeet.spark.streams import Stream, aligned, same_kind
 
@@ -66,7 +66,7 @@ class Joined:
             own = [(n, sign) for n, sign in own if sign.kind not in ("value", "range")]
         if source.upstream is not None and source.upstream.ids != self.ids:
             own = [(n, sign) for n, sign in own if sign.kind != "range"]
-        teller = None if source.upstream is None else F.get_json_object("note", "$.shard")
+        teller = None if source.upstream is None else F.get_json_object(NOTE, "$.shard")
         df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
         parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own)), PACKED_DDL)]
         for n, sign in numbered:
@@ -155,6 +155,8 @@ def join(
     streams = aligned(streams, key)
     query = JoinQuery(tuple(s.spec(key, closed=closed) for s in streams), how)
     spark = streams[0].df.sparkSession
+    if spark.conf.get("spark.sql.caseSensitive") != "true":
+        _refuse_look_alikes(query)
     if streaming:
         sessions.check(spark)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -166,6 +168,20 @@ def join(
         algorithm = "hash" if plain else "pwjoin"
     operator = plan(query, algorithm, **options)
     return Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation)
+
+
+def _refuse_look_alikes(query: JoinQuery) -> None:
+    """Refuse names that Spark would take for one."""
+    known: dict[str, str] = {}
+    for stream in query.streams:
+        for name in (*stream.key, *stream.payload):
+            other = known.setdefault(name.lower(), name)
+            if other != name:
+                raise ColumnError(
+                    f"columns `{other}` and `{name}` of the result differ in upper and lower case only, which Spark "
+                    "does not tell apart.",
+                    hint=f'rename one: df.withColumnRenamed("{name}", "{stream.name}_{name}").',
+                )
 
 
 def _signed(signs: Sequence[tuple[int, Sign]]) -> tuple[Signed, ...]:

@@ -19,14 +19,16 @@ def spark_hash(value: int) -> int:
 
 
 def shard_ids(shards: int, partitions: int) -> tuple[int, ...]:
-    """The smallest ids, one per shard, spread evenly over the partitions in turn."""
+    """The smallest ids, one per shard, spread evenly over the partitions. 0 is always among them."""
     ids: list[int] = []
     candidate = 0
-    free = {p: shards // partitions + (p < shards % partitions) for p in range(partitions)}
+    loads = [0] * partitions
+    share, more = divmod(shards, partitions)  # every partition has its share, `more` of them have one shard more
     while len(ids) < shards:
         place = spark_hash(candidate) % partitions
-        if free[place]:
-            free[place] -= 1
+        if loads[place] < share or (loads[place] == share and more):
+            more -= loads[place] == share
+            loads[place] += 1
             ids.append(candidate)
         candidate += 1
     return tuple(ids)

@@ -37,6 +37,8 @@ from watersmeet.state.arrays import MappedArrays
 
 #: Kinds of rows that leave the operator.
 RESULT, LATE, VIOLATION, PUNCTUATION, STATS = 0, 1, 2, 3, 9
+#: Columns of everything that leaves the operator, called as no column of a user is.
+KIND, NOTE = "watersmeet kind", "watersmeet note"
 
 
 class SparkStore:
@@ -236,7 +238,7 @@ class Sheet:
 
     def results(self, table: pa.Table) -> pd.DataFrame:
         n = 1 if self.packed else table.num_rows
-        head = {"kind": pa.repeat(pa.scalar(RESULT, pa.int8()), n), "note": pa.nulls(n, pa.string())}
+        head = {KIND: pa.repeat(pa.scalar(RESULT, pa.int8()), n), NOTE: pa.nulls(n, pa.string())}
         if self.packed:
             blob = table.combine_chunks().to_batches()[0].serialize().to_pybytes()
             return _arrow_frame(head | {"blob": pa.array([blob], pa.binary())})
@@ -245,7 +247,7 @@ class Sheet:
     def notes(self, kind: int, notes: list[str]) -> pd.DataFrame:
         """Rows that are not results: everything they say stands in `note`."""
         n = len(notes)
-        head = {"kind": pa.repeat(pa.scalar(kind, pa.int8()), n), "note": pa.array(notes, pa.string())}
+        head = {KIND: pa.repeat(pa.scalar(kind, pa.int8()), n), NOTE: pa.array(notes, pa.string())}
         body = {"blob": pa.nulls(n, pa.binary())} if self.packed else {c.name: pa.nulls(n, c.type) for c in self.schema}
         return _arrow_frame(head | body)
 
@@ -269,7 +271,7 @@ class SheetReader:
                 else:
                     columns, n = [pa.nulls(1, f.type) for f in self.schema], 1
                 yield pa.record_batch(
-                    [pa.repeat(kind, n), pa.repeat(note, n), *columns], names=["kind", "note", *self.schema.names]
+                    [pa.repeat(kind, n), pa.repeat(note, n), *columns], names=[KIND, NOTE, *self.schema.names]
                 )
 
 

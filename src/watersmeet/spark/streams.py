@@ -87,6 +87,7 @@ def stream(
     shorten what the window would keep. `name` stands in messages, plans and the late output (default: stream1, …).
     """
     name = name or f"stream{next(_numbers)}"
+    _refuse_names(df, name)
     _require_column(df, time, "time", name)
     kind = df.schema[time].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
@@ -117,6 +118,21 @@ def stream(
             _require_column(df, source.column, "punctuation", name)
     signs = tuple(s for s in sources if isinstance(s, Sign))
     return Stream(df, name, time, length, lag, signs, tuple(s for s in sources if isinstance(s, Known)))
+
+
+def _refuse_names(df: DataFrame, stream: str) -> None:
+    for n, column in enumerate(df.columns):
+        if column in df.columns[:n]:
+            raise ColumnError(
+                f"stream `{stream}` has two columns called `{column}`; nothing could tell them apart.",
+                hint="leave one out, or rename it, before the stream is made.",
+            )
+        if "." in column or "`" in column:
+            raise ColumnError(
+                f"column `{column}` of stream `{stream}` has a dot or a backtick in its name; PySpark does not hand such "
+                "columns to Python.",
+                hint=f'rename it: df.withColumnRenamed("{column}", "{column.replace(".", "_").replace("`", "_")}").',
+            )
 
 
 def _require_column(df: DataFrame, column: str, argument: str, name: str) -> None:

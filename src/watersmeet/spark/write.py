@@ -11,8 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.errors import QueryError
+from watersmeet.spark import operators
 from watersmeet.spark.grouping import Grouped
 from watersmeet.spark.pipeline import Joined
+from watersmeet.spark.processor import KIND, LATE, RESULT
 
 #: A function of (rows, batch number), or a folder for parquet files.
 Sink = Callable[[DataFrame, int], Any] | str | Path
@@ -38,24 +40,24 @@ def write(
             "`write` starts a streaming query, and these streams are static DataFrames.",
             hint="use joined.df.write, or read the inputs with spark.readStream.",
         )
-    sinks = {"result": results, "late": late}
+    sinks = {RESULT: results, LATE: late}
     if not any(sinks.values()):
         raise QueryError("`write` has no sink.", hint="give `results`, `late` or both.")
-    columns = joined.query.schema.names
+    columns = [operators.quoted(name) for name in joined.query.schema.names]
 
     def split(batch: DataFrame, number: int) -> None:
         batch.persist()
+        batch.count()  # all of it, even if a sink looks at a part: what is not computed writes no state
         try:
             for kind, sink in sinks.items():
                 if sink is not None:
-                    part = batch.where(F.col("kind") == kind)
-                    part = part.select(*columns) if kind == "result" else part.select("stream", "row", "shard")
-                    _send(part, sink, number)
+                    part = batch.where(F.col(KIND) == kind)
+                    _send(part.select(*operators.about() if kind == LATE else columns), sink, number)
         finally:
             batch.unpersist()
 
     options = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {}
-    writer = joined.tagged.writeStream.foreachBatch(split).option("checkpointLocation", str(checkpoint))
+    writer = joined._rows.writeStream.foreachBatch(split).option("checkpointLocation", str(checkpoint))
     return (writer.trigger(**options) if options else writer).start()
 
 

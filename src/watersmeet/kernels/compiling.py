@@ -1,0 +1,42 @@
+"""How kernels are compiled: one spelling of the options, and a disk cache that knows all kernel sources.
+
+Numba keeps a compiled function until the file it stands in changes. Kernels call kernels of other files, which are
+compiled into them, so the cache has a folder for each state of all the files together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import njit
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile on first use, without the GIL; load from disk when some process has compiled it before."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder())
+    try:
+        return njit(cache=True, nogil=True, boundscheck=False)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def folder() -> Path:
+    """Where compiled kernels are kept: NUMBA_CACHE_DIR if it is set, beside the sources, or in the user's cache."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(here.glob("*.py")):
+        digest.update(source.read_bytes())
+    user = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "watersmeet" / "kernels"
+    asked = numba.config.CACHE_DIR
+    base = Path(asked) if asked else here / "__pycache__" if os.access(here, os.W_OK) else user
+    made = base / f"kernels-{digest.hexdigest()[:16]}"
+    made.mkdir(parents=True, exist_ok=True)
+    return made

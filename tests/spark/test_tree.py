@@ -1,0 +1,101 @@
+"""A join of a join's output: promises and progress travel through the tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from tests.spark.feeds import Feed, run
+from watersmeet.spark.streams import Stream
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+Row = tuple[int, int, int]  # key, seconds, number
+
+
+class Three:
+    """Streams a, b and c; a and b close their keys as they go, c closes nothing."""
+
+    def __init__(self, spark: SparkSession, folder: Path, chance: Random) -> None:
+        self.rows: dict[str, list[Row]] = {"a": [], "b": [], "c": []}
+        self.feeds = {
+            n: Feed(spark, folder / n, f"k long, {n}_ts timestamp, {n}_n long, {n}_done boolean") for n in "abc"
+        }
+        for batch in range(4):
+            for n in "abc":
+                self._add(n, batch, chance)
+
+    def _add(self, n: str, batch: int, chance: Random) -> None:
+        number = len(self.rows[n])
+        rows = [
+            (chance.randint(3 * batch, 3 * batch + 8), 60 * batch + chance.randint(0, 59), number + i)
+            for i in range(20)
+        ]
+        self.rows[n] += rows
+        closed = [(k, 60 * batch + 59, -1) for k in range(3 * batch - 3, 3 * batch)] if n != "c" else []
+        table = pa.table(
+            {
+                "k": pa.array([k for k, _, _ in rows + closed], pa.int64()),
+                f"{n}_ts": pa.array([t * SECOND for _, t, _ in rows + closed], pa.timestamp("us", "UTC")),
+                f"{n}_n": pa.array([i for _, _, i in rows + closed], pa.int64()),
+                f"{n}_done": [False] * len(rows) + [True] * len(closed),
+            }
+        )
+        self.feeds[n].add(table)
+
+    def stream(self, n: str, *, static: bool, window: str) -> Stream:
+        df = self.feeds[n].static() if static else self.feeds[n].stream()
+        closing = wm.when(f"{n}_done", on="k") if n != "c" else None
+        return wm.stream(df, time=f"{n}_ts", window=window, punctuation=closing, name=n)
+
+    def tree(self, *, static: bool) -> wm.Joined:
+        a, b = (self.stream(n, static=static, window="90 seconds") for n in "ab")
+        both = wm.join(a, b, on="k").as_stream("ab", window="60 seconds")
+        return wm.join(both, self.stream("c", static=static, window="60 seconds"), on="k")
+
+    def expected(self) -> Counter[tuple[int, int, int]]:
+        """(a, b) within 90 s of each other, and c within 60 s of the later of them."""
+        return Counter(
+            (i, j, m)
+            for k, s, i in self.rows["a"]
+            for k2, t, j in self.rows["b"]
+            if k == k2 and abs(s - t) <= 90
+            for k3, u, m in self.rows["c"]
+            if k3 == k and abs(max(s, t) - u) <= 60
+        )
+
+
+def numbers(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, int]]:
+    return Counter((r["a_n"], r["b_n"], r["c_n"]) for r in rows)
+
+
+def test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close(spark: SparkSession, tmp_path: Path) -> None:
+    three = Three(spark, tmp_path, Random(5))
+    want = three.expected()
+    assert len(want) > 500
+    assert numbers(three.tree(static=True).df.toArrow().to_pylist()) == want
+    told = run(three.tree(static=False).tagged, tmp_path / "checkpoint")
+    rows = told.table.to_pylist()
+    assert numbers([r for r in rows if r["kind"] == "result"]) == want
+    assert Counter(r["kind"] for r in rows).keys() == {"result", "punctuation"}
+    assert sum(m["purged"] for m in told.metrics) > 0, "closings of a and b reach the rows of c"
+    announced = [r["row"] for r in rows if r["kind"] == "punctuation" and "key" in r["row"]]
+    assert len(announced) == len(set(announced))
+
+
+def test_the_added_column_must_not_clash(spark: SparkSession, tmp_path: Path) -> None:
+    feeds = [Feed(spark, tmp_path / n, f"k long, {n} timestamp") for n in ("event_time", "b")]
+    a, b = (
+        wm.stream(f.static(), time=n, window="1 second", name=n)
+        for f, n in zip(feeds, ("event_time", "b"), strict=True)
+    )
+    with pytest.raises(wm.WatersmeetError, match="`as_stream` adds the column `event_time`, and the results have one"):
+        wm.join(a, b, on="k").as_stream()
