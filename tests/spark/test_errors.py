@@ -23,6 +23,15 @@ UNITS = (
     "units are microsecond, millisecond, second, minute, hour, day, week."
 )
 
+#: Spark's own defaults for the required settings.
+WRONG = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+}
+
 
 @pytest.fixture(scope="module")
 def bids(spark: SparkSession) -> DataFrame:
@@ -218,17 +227,19 @@ def test_there_is_at_least_one_shard(a: wm.Stream, b: wm.Stream) -> None:
     )
 
 
+def test_every_required_setting_has_a_wrong_value_here() -> None:
+    assert set(WRONG) == set(REQUIRED)
+
+
 @pytest.mark.parametrize("setting", REQUIRED)
 def test_a_session_without_a_required_setting_is_refused(spark: SparkSession, setting: str) -> None:
     other = spark.newSession()
-    for name, (value, _) in REQUIRED.items():
-        other.conf.set(name, value)
-    other.conf.unset(setting)
+    other.conf.set(setting, WRONG[setting])
     rate = other.readStream.format("rate").load()
     streams = (
         wm.stream(rate.selectExpr("value AS k", f"timestamp AS {n}_ts"), time=f"{n}_ts", window="1 hour") for n in "ab"
     )
-    have, (value, why) = other.conf.get(setting), REQUIRED[setting]
+    have, (value, why) = WRONG[setting], REQUIRED[setting]
     text = f"the Spark session has `{setting}` = {have}, but a streaming join needs {value}: {why}."
     hint = f'Hint: spark.conf.set("{setting}", "{value}"), or make the session with wm.session() / wm.configure().'
     assert refusal(SettingError, lambda: wm.join(*streams, on="k")) == f"{text}\n{hint}"

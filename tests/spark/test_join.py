@@ -268,7 +268,8 @@ def test_columns_may_be_called_what_they_like(spark: SparkSession) -> None:
     with pytest.raises(ColumnError) as caught:
         joined.tagged  # noqa: B018  # asking is the test
     assert str(caught.value) == (
-        "`tagged` has columns kind, stream, row, shard, shards of its own, and the results have one called `kind`, too.\n"
+        "`tagged` has columns kind, stream, row, shard, shards of its own, "
+        "and the results have one called `kind`, too.\n"
         'Hint: rename it before the join: df.withColumnRenamed("kind", "…"), or use `df` or `wm.write`.'
     )
 

@@ -1,9 +1,9 @@
 """`joined.as_stream()`: the output of a join as the input of a further one, its promises carried along.
 
 Results are tuples with the event time of their newest part. A finished key is a closing; it is effective at once,
-after the rows of its batch. A range that a shard has finished is about that shard's keys, so it goes to the same shard of
-the further join, and only where that joins on the same key. Progress comes by heartbeats alone: the least of what all
-shards say in a batch.
+after the rows of its batch. A range that a shard has finished is about that shard's keys, so it goes to the same shard
+of the further join, and only where that joins on the same key. Progress comes by heartbeats alone: the least of what
+all shards say in a batch.
 """
 
 from __future__ import annotations

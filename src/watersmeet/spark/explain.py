@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from watersmeet.joins import JOINS
 from watersmeet.model import durations
-from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.session import REQUIRED
+
+if TYPE_CHECKING:
+    from watersmeet.spark.pipeline import Joined
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class Explanation:
         lines.append(f"  {f['mode']}, {f['shards']} shards, keys divided by hash")
         for s in f["streams"]:
             lines.append(f"  {s['name']}: {s['retention']}")
+            if "comes" in s:
+                lines.append(f"    {s['comes']}")
+            if s["punctuations"]:
+                lines.append(f"    says when it is through: {', '.join(s['punctuations'])}")
             lines.append(f"    late: {s['late']}")
         if "groups" in f:
             lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
@@ -38,32 +45,45 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(query: JoinQuery, shards: int, streaming: bool) -> Explanation:
-    """The explanation of a query that is divided into `shards`."""
-    streams = []
-    for i, s in enumerate(query.streams):
-        others = " and ".join(o.name for j, o in enumerate(query.streams) if j != i)
-        reach = durations.spell(s.window.length) if isinstance(s.window, TimeWindow) else None
-        streams.append(
-            {
-                "name": s.name,
-                "time": s.time,
-                "window": reach,
-                "delay": durations.spell(s.delay),
-                "retention": f"a row is kept until {others} is past its {s.time} + {reach} "
-                f"(progress = newest time seen - delay)",
-                "late": f"rows more than {durations.spell(s.delay)} behind the newest {s.time} of earlier batches are "
-                "not joined; they are counted and come out in `tagged` as `late`",
-            }
-        )
+def explain(joined: Joined) -> Explanation:
+    """The explanation of a join that is defined."""
+    query = joined.query
     return Explanation(
         {
-            "algorithm": "hash join over value lists",
+            "algorithm": next(name for name, kind in JOINS.items() if type(joined.operator) is kind),
             "how": query.how,
             "on": list(query.streams[0].key),
-            "mode": "streaming" if streaming else "static (one batch, nothing is kept)",
-            "shards": shards,
-            "streams": streams,
-            "settings": {name: value for name, (value, _) in REQUIRED.items()} if streaming else {},
+            "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
+            "shards": len(joined.ids),
+            "streams": [_stream(joined, i) for i in range(len(query.streams))],
+            "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
         }
     )
+
+
+def _stream(joined: Joined, i: int) -> dict[str, Any]:
+    query, spec = joined.query, joined.query.streams[i]
+    others = [o for j, o in enumerate(joined.streams) if j != i]
+    names = " and ".join(o.name for o in others)
+    window = durations.spell(spec.window.length) if isinstance(spec.window, TimeWindow) else None
+    ends = [f"{names} is past its {spec.time} + {window}"] if window else []
+    if all(o.signs or o.known for o in others):
+        ends.append(f"{names} has closed its {', '.join(spec.key)}")
+    facts = {
+        "name": spec.name,
+        "time": spec.time,
+        "window": window,
+        "delay": durations.spell(spec.delay),
+        "punctuations": [*(k.promise.__class__.__name__.lower() for k in joined.streams[i].known)]
+        + [sign.kind for sign in joined.streams[i].signs],
+        "retention": f"a row is kept until {', or until '.join(ends)} (progress = newest time seen - delay)"
+        if ends
+        else f"a row is kept until {names} has ended",
+        "late": f"rows more than {durations.spell(spec.delay)} behind the newest {spec.time} of earlier batches are "
+        "not joined; they are counted and come out in `tagged` as `late`",
+    }
+    if query.how == "semi" and i == 0:
+        facts["comes"] = "a row comes out at its first match, and is forgotten"
+    elif query.pads(i):
+        facts["comes"] = "a row without a match comes out when it is no longer kept; one without a key at once"
+    return facts

@@ -26,8 +26,8 @@ from watersmeet.spark.processor import (
 METRICS = "watersmeet"
 SUMMED = (
     *("rows_in", "late", "violations", "null_keys", "probed", "results", "inserted", "invalidated", "purged"),
-    *("announced", "announced_ranges", "stored", "groups", "open_groups", "state_bytes", "bytes_written", "checked", "stale"),
-    *("decode_us", "load_us", "join_us", "emit_us", "save_us", "cache_hit", "caught_up", "rebuilt"),
+    *("announced", "announced_ranges", "stored", "checked", "stale", "groups", "open_groups", "state_bytes"),
+    *("bytes_written", "decode_us", "load_us", "join_us", "emit_us", "save_us", "cache_hit", "caught_up", "rebuilt"),
 )
 
 

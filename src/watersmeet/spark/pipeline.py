@@ -105,7 +105,7 @@ class Joined:
 
     def explain(self) -> Explanation:
         """What will run, what is kept how long, and what happens to late rows; `str()` of it is the text."""
-        return explain(self.query, len(self.ids), self.streaming)
+        return explain(self)
 
 
 def join(

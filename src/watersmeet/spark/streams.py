@@ -129,8 +129,8 @@ def _refuse_names(df: DataFrame, stream: str) -> None:
             )
         if "." in column or "`" in column:
             raise ColumnError(
-                f"column `{column}` of stream `{stream}` has a dot or a backtick in its name; PySpark does not hand such "
-                "columns to Python.",
+                f"column `{column}` of stream `{stream}` has a dot or a backtick in its name; PySpark does not hand "
+                "such columns to Python.",
                 hint=f'rename it: df.withColumnRenamed("{column}", "{column.replace(".", "_").replace("`", "_")}").',
             )
 
