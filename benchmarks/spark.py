@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -154,6 +155,7 @@ def main() -> None:
     parser.add_argument(
         "--contender", action="append", choices=EVERYONE, metavar="NAME", help=f"of {', '.join(EVERYONE)}"
     )
+    parser.add_argument("--repetitions", type=int, metavar="N", help="of every case; default: one to three, by case")
     parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results for whole cases")
     parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
@@ -166,6 +168,8 @@ def main() -> None:
     if not options.redraw:
         chosen = [CASES[name] for name in options.only or CASES]
         cases = [case.quick() for case in chosen] if options.quick else chosen
+        if options.repetitions:
+            cases = [replace(case, repetitions=options.repetitions) for case in cases]
         for name, found in run_all(cases, options.contender or list(EVERYONE), options.quick, console):
             results["cases"][name] = found
             stored.write_text(json.dumps(results, indent=1))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import duckdb
@@ -180,6 +180,23 @@ def _sides(draw: Any, kind: str, steps: int, rows: int, base: int) -> Side:
 
 
 @st.composite
+def lively(draw: Any, batches: int = 8, rows: int = 4) -> Scenario:
+    """Every batch brings something to both sides, nothing is late, and tuples live for some batches."""
+    kind = draw(st.sampled_from(["int64", "string", "two columns"]))
+    steps = draw(st.integers(3, batches))
+    sides = []
+    for _ in range(2):
+        offsets = st.lists(st.tuples(st.integers(0, 3), keys(kind, nulls=False)), min_size=1, max_size=rows)
+        drawn = [draw(offsets) for _ in range(steps)]
+        numbers = count()
+        tuples = tuple(
+            tuple(Tuple(2 * n + ts, key, next(numbers)) for ts, key in batch) for n, batch in enumerate(drawn)
+        )
+        sides.append(Side(TimeWindow(draw(st.sampled_from([2, 5, 9, 100]))), 3, tuples))
+    return Scenario(kind, pa.int64(), (sides[0], sides[1]))
+
+
+@st.composite
 def recut(draw: Any, steps: int = 5, rows: int = 25) -> tuple[Scenario, Scenario]:
     """Two streams whose disorder stays within their delays, cut into batches in two ways."""
     kind = draw(kinds())
@@ -193,10 +210,10 @@ def recut(draw: Any, steps: int = 5, rows: int = 25) -> tuple[Scenario, Scenario
         flat.append((draw(windows()), delay, tuples))
 
     def cut() -> Scenario:
-        count = draw(st.integers(1, steps))
+        pieces = draw(st.integers(1, steps))
         sides = []
         for window, delay, tuples in flat:
-            places = st.lists(st.integers(0, len(tuples)), min_size=count - 1, max_size=count - 1)
+            places = st.lists(st.integers(0, len(tuples)), min_size=pieces - 1, max_size=pieces - 1)
             edges = [0, *sorted(draw(places)), len(tuples)]
             sides.append(Side(window, delay, tuple(tuples[a:b] for a, b in pairwise(edges))))
         return Scenario(kind, pa.int64(), (sides[0], sides[1]))

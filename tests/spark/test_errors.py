@@ -259,7 +259,7 @@ class Checkpoint:
         self.add()
 
     def add(self) -> None:
-        times = pa.array([0, 1], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        times = pa.array([0, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
         for feed, n in zip(self.feeds, "ab", strict=True):
             feed.add(pa.table({"k": [1, 2], "j": [1, 2], f"{n}_ts": times}))
 

@@ -39,7 +39,7 @@ def test_first_join_prints_the_table_of_the_readme():
 def test_the_auction_is_exact_and_its_state_small(spark, tmp_path):
     said = io.StringIO()
     picture = tmp_path / "state.svg"
-    house = auction.House(hours=6, rate=400, seed=3)
+    house = auction.House(hours=4, rate=400, seed=3)
     runs, different = auction.show(spark, house, picture, Console(file=said, width=160))
     assert different == 0
     assert "exact: " in said.getvalue()
@@ -47,7 +47,7 @@ def test_the_auction_is_exact_and_its_state_small(spark, tmp_path):
     most = {run.contender.build: max(tuples for _, tuples, _ in run.state) for run in runs}
     assert most[auction.punctuated] * 10 < most[auction.windows_alone]
     assert most[auction.punctuated] < most[auction.bids_do_not_wait]
-    assert all([hours for hours, _, _ in run.state][-1] == 6 for run in runs)
+    assert all([hours for hours, _, _ in run.state][-1] == 4 for run in runs)
     assert 1_000 < picture.stat().st_size < 100_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.oracle import Row, Scenario, row_of, rows_of
 from watersmeet.joins.reference import Tuple
 from watersmeet.model.queries import JoinQuery
+from watersmeet.spark import worker_cache
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import KIND, LATE, NOTE, RESULT, STATS, ShardProcessor, SheetReader
@@ -92,9 +94,11 @@ def read(frames: Sequence[pd.DataFrame], query: JoinQuery) -> Output:
 class Task:
     """One attempt at one shard's part of a batch, on a state of its own: the store's writes are seen if it commits."""
 
-    def __init__(self, query: JoinQuery, ids: tuple[int, ...], shard: int, store: MemoryStore, ended: bool) -> None:
+    def __init__(
+        self, query: JoinQuery, ids: tuple[int, ...], shard: int, store: MemoryStore, ended: bool, **options: Any
+    ) -> None:
         self.query, self.shard = query, shard
-        self.processor = ShardProcessor(query, ids, ended=ended)
+        self.processor = ShardProcessor(query, ids, ended=ended, **options)
         self.tester = TwsTester(self.processor)
         if store.header is not None:
             self.tester.updateValueState("header", shard, (store.header,))
@@ -121,6 +125,7 @@ class Shards:
         self.query, self.ended = query, ended
         self.ids = shard_ids(shards, shards)
         self.stores = {id: MemoryStore() for id in self.ids}
+        shutil.rmtree(worker_cache.application_cache().root)  # nobody asks for working states of runs that are over
 
     def step(self, rows: Sequence[pa.RecordBatch], chance: Random) -> Output:
         out = Output()

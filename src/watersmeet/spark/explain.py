@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.joins import JOINS
+from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model import durations
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.session import REQUIRED
@@ -34,7 +35,8 @@ class Explanation:
             if "comes" in s:
                 lines.append(f"    {s['comes']}")
             if s["punctuations"]:
-                lines.append(f"    says when it is through: {', '.join(s['punctuations'])}")
+                heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
+                lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
             lines.append(f"    late: {s['late']}")
         if "groups" in f:
             lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
@@ -67,13 +69,15 @@ def _stream(joined: Joined, i: int) -> dict[str, Any]:
     names = " and ".join(o.name for o in others)
     window = durations.spell(spec.window.length) if isinstance(spec.window, TimeWindow) else None
     ends = [f"{names} is past its {spec.time} + {window}"] if window else []
-    if all(o.signs or o.known for o in others):
+    listens = isinstance(joined.operator, PWJoin)
+    if listens and all(o.signs or o.known for o in others):
         ends.append(f"{names} has closed its {', '.join(spec.key)}")
     facts = {
         "name": spec.name,
         "time": spec.time,
         "window": window,
         "delay": durations.spell(spec.delay),
+        "listens": listens,
         "punctuations": [*(k.promise.__class__.__name__.lower() for k in joined.streams[i].known)]
         + [sign.kind for sign in joined.streams[i].signs],
         "retention": f"a row is kept until {', or until '.join(ends)} (progress = newest time seen - delay)"

@@ -186,6 +186,11 @@ def _largest(keys: pa.Array) -> pa.Array:
     return nan if nan is not None and pc.any(nan).as_py() else pc.equal(keys, pc.max(keys))
 
 
+def _by_key_then_first(shown: tuple[Any, int]) -> tuple[Any, ...]:
+    key, time = shown
+    return (True, -time) if key != key else (False, key, -time)
+
+
 def _batch(columns: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
         c.cast(f.type) if isinstance(c, pa.Array) else pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)
@@ -235,7 +240,7 @@ class Inbox:
 
     def batch(self, *, ended: bool) -> Batch:
         """What all of them said together."""
-        largest = max(self._tuples(LARGEST), default=None, key=lambda kt: (kt[0] != kt[0], kt[0], -kt[1]))
+        largest = max(self._tuples(LARGEST), default=None, key=_by_key_then_first)
         return Batch(
             self._all(ROWS),
             self.seen if self.seen != NO_TIME else None,

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.joins import Join, plan
+from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import operators
@@ -144,13 +145,6 @@ def join(
     key = (on,) if isinstance(on, str) else tuple(on)
     if not key:
         raise QueryError("`on` names no column; a join needs at least one key.")
-    for s, other in (streams, streams[::-1]):
-        if s.length is None and not (other.signs or other.known) and not allow_unbounded:
-            raise WindowError(
-                f"stream `{s.name}` has no window, and `{other.name}` no punctuation that would close its keys; "
-                "its tuples would be kept for ever.",
-                hint='give it one: wm.stream(df, time="…", window="10 minutes"), or say allow_unbounded=True.',
-            )
     streaming = same_kind(streams)
     streams = aligned(streams, key)
     query = JoinQuery(tuple(s.spec(key, closed=closed) for s in streams), how)
@@ -167,6 +161,8 @@ def join(
         plain = how == "inner" and not any(s.signs or s.known for s in streams)
         algorithm = "hash" if plain else "pwjoin"
     operator = plan(query, algorithm, **options)
+    if not allow_unbounded:
+        _refuse_unbounded(streams, algorithm, listens=isinstance(operator, PWJoin))
     return Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation)
 
 
@@ -182,6 +178,17 @@ def _refuse_look_alikes(query: JoinQuery) -> None:
                     "does not tell apart.",
                     hint=f'rename one: df.withColumnRenamed("{name}", "{stream.name}_{name}").',
                 )
+
+
+def _refuse_unbounded(streams: tuple[Stream, ...], algorithm: str, *, listens: bool) -> None:
+    for s, other in (streams, streams[::-1]):
+        if s.length is None and not (listens and (other.signs or other.known)):
+            why = f"`{other.name}` no punctuation" if listens else f'"{algorithm}" does not listen to punctuations'
+            raise WindowError(
+                f"stream `{s.name}` has no window, and {why} that would close its keys; "
+                "its tuples would be kept for ever.",
+                hint='give it one: wm.stream(df, time="…", window="10 minutes"), or say allow_unbounded=True.',
+            )
 
 
 def _signed(signs: Sequence[tuple[int, Sign]]) -> tuple[Signed, ...]:
