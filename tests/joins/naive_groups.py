@@ -169,9 +169,9 @@ def group_of(row: Row, by: Sequence[str | Bucket]) -> Row:
 
 
 def told(value: Any) -> Any:
-    """Values that compare as Spark compares them."""
+    """Values that compare as Spark compares them, floats to rounding."""
     if isinstance(value, float):
-        return "NaN" if math.isnan(value) else round(value + 0.0, 9)
+        return "NaN" if math.isnan(value) else f"{value + 0.0:.12g}"
     return [told(v) for v in value] if isinstance(value, list) else value
 
 

@@ -31,7 +31,7 @@ from watersmeet.model.punctuations import (
 )
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import TimeWindow, Unbounded, Window
-from watersmeet.state import closings, log
+from watersmeet.state import closings, log, stream_state, unmatched
 
 few = settings(max_examples=max(15, settings().max_examples // 3))
 Element = Tuple | Punctuation
@@ -283,3 +283,69 @@ def test_a_forgotten_closing_lets_tuples_in_again() -> None:
     assert join.counters.violations == 0
     feed(join, script, News((Tuple(9, ("y",), 0),)), News((Tuple(9, ("y",), 0),)))
     assert [len(s) for s in join.streams] == [1, 1], "they leave by their windows"
+
+
+# ---------------------------------------------------------------- what a restart must not bring back
+
+
+class Restarted:
+    """A join of text keys that is rebuilt from its store after every batch."""
+
+    def __init__(self, how: str, window: int) -> None:
+        self.script = endless(how, "string", (), TimeWindow(window))
+        self.store, self.header = log.MemoryStore(), log.begin(self.script.query())
+        self.join = PWJoin(self.script.query()).start()
+
+    def step(self, a: News | None = None, b: News | None = None) -> list[Row]:
+        one = replace(self.script, batches=((a or News(), b or News()),))
+        out = step(self.join, [one.batch(0, i) for i in (0, 1)])
+        self.header = log.commit(self.join, self.header, self.store)
+        self.join = PWJoin(self.script.query()).start()
+        log.rebuild(self.join, self.header, self.store)
+        return out
+
+    def segments(self, kind: str) -> int:
+        return sum(entry.kind == kind for entry in self.header.segments)
+
+
+def came(time: int, keys: str) -> News:
+    return News(tuple(Tuple(time, (key,), n) for n, key in enumerate(keys)))
+
+
+@pytest.mark.usefixtures("tight")
+def test_rows_that_a_forgotten_closing_purged_stay_away() -> None:
+    run = Restarted("full", 100)
+    run.step(b=came(0, "xy"))
+    assert run.step(News(said=(Punctuation(Value(("x",)), 0),))) == [("x", None, None, 0, 0)]
+    run.step(*[News(said=tuple(Punctuation(Value((f"{n}",)), 1) for n in range(6)))] * 2)
+    assert run.join.promises[0].forgotten > 0
+    assert [row[1] for row in stored(run.join, 1)] == ["y"]
+
+
+@pytest.mark.parametrize("how", ["left", "full", "anti", "semi"])
+def test_a_row_has_matched_wherever_it_is_moved(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are merged again and again; what has matched is known by segment and row."""
+    monkeypatch.setattr(stream_state, "MAX_SMALL_SEGMENTS", 1)
+    run, out = Restarted(how, 20), []
+    for n in range(6):
+        out += run.step(came(n, "xyz"[n % 3] + "w"), came(n, "xyz"[n % 3]))
+    out += run.step(*[News(said=(Punctuation(Heartbeat(100), 100),))] * 2)
+    alone = [row[:2] for row in out if len(row) == 3 or None in row]
+    if how == "semi":
+        assert sorted(alone) == sorted(("xyz"[n % 3], n) for n in range(6))
+    else:
+        assert sorted(alone) == [("w", n) for n in range(6)]
+
+
+@pytest.mark.parametrize("how", ["left", "semi"])
+def test_marks_of_matched_rows_stand_in_few_segments(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unmatched, "MOST_MARKS", 3)
+    run, out = Restarted(how, 1000), []
+    out += run.step(came(0, "abcdefghijklmnopqrst"))
+    for n, key in enumerate("abcdefghijklmnopqrst"):
+        out += run.step(b=came(n, key))
+        assert run.segments("matched") <= 4
+    assert len(out) == 20
+    assert len(run.join.streams[0]) == (0 if how == "semi" else 20)
+    out = run.step(*[News(said=(Punctuation(Heartbeat(5000), 5000),))] * 2)
+    assert out == []

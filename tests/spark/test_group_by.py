@@ -72,9 +72,11 @@ class House:
 
     def joined(self, *, static: bool = False) -> wm.Joined:
         a, b = (feed.static() if static else feed.stream() for feed in self.feeds)
-        auctions = wm.stream(a, time="opened_at", window="1 hour", punctuation=[wm.unique("item_id"), wm.end("over")])
-        closing = [wm.when("closed", on="item_id"), wm.end("done")]
-        return wm.join(auctions, wm.stream(b, time="bid_at", window="1 hour", punctuation=closing), on="item_id")
+        ends = [wm.unique("item_id"), wm.end("over")]
+        auctions = wm.stream(a, time="opened_at", window="1 hour", punctuation=ends, name="auctions")
+        ends = [wm.when("closed", on="item_id"), wm.end("done")]
+        bids = wm.stream(b, time="bid_at", window="1 hour", punctuation=ends, name="bids")
+        return wm.join(auctions, bids, on="item_id")
 
     def answer(self, by: str) -> list[tuple[Any, ...]]:
         """DuckDB's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.punctuations import Range
+from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.keys import encode
 from watersmeet.state.order import Order
 from watersmeet.state.ordered_index import OrderedIndex
@@ -127,3 +129,15 @@ def test_births_are_not_noted_for_ever() -> None:
     assert index.lists.lists.born.size < 2048
     index.check(None, None)
     index.check(39 * 100 + 7, 39 * 100 + 11)
+
+
+def test_another_process_notes_births_anew(tmp_path: Path) -> None:
+    """An index lives in one process; whoever attaches the arrays has none, and pays for none."""
+    lists = ValueLists("0", MappedArrays(tmp_path))
+    OrderedIndex(lists, Order(pa.int64()))
+    assert lists.lists.meta[kernel.BORN] == 0
+    attached = ValueLists("0", MappedArrays(tmp_path))
+    assert attached.lists.meta[kernel.BORN] == kernel.NIL
+    attached.insert(np.arange(2), np.zeros(2, np.int64), encode([pa.array([5, 6])]), 0)
+    assert attached.lists.meta[kernel.BORN] == kernel.NIL
+    assert OrderedIndex(attached, Order(pa.int64())).between(6, 9).size == 1

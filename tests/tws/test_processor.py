@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from tests.oracle import KEYS, Scenario, bag, canonical, expected, expected_state, scenarios
 from tests.tws.harness import Shards, Task, keyless, late_at, late_rows, packed, read, rows_at
-from watersmeet.errors import StateCorruptError, StateError, StateFormatError, StateMismatchError
+from watersmeet.errors import StateCorruptError, StateError, StateFormatError, StateMismatchError, WatersmeetError
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
+from watersmeet.spark.packing import one
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import NOTE
 from watersmeet.state.log import MemoryStore
@@ -195,6 +196,21 @@ def test_progress_is_exact_in_distant_years() -> None:
 
 
 # ---------------------------------------------------------------- what is refused
+
+
+def test_more_than_arrow_can_hold_in_a_column_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflow(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    monkeypatch.setattr(pa, "concat_batches", overflow)
+    half = pa.record_batch({"text": ["x"]})
+    assert one([half]) is half
+    with pytest.raises(WatersmeetError) as caught:
+        one([half, half])
+    assert str(caught.value) == (
+        "a shard has more than 2 GiB of text or bytes in one column in one batch.\n"
+        "Hint: take smaller batches (maxFilesPerTrigger, maxOffsetsPerTrigger and their like), or more shards."
+    )
 
 
 def test_a_shard_without_a_state_begins_with_the_first_batch_that_reaches_it() -> None:

@@ -235,11 +235,14 @@ class RunningPWJoin(RunningHashJoin):
     # ------------------------------------------------------------ the durable form
 
     def notes(self) -> dict[str, Any]:
-        return {"promises": [p.notes() for p in self.promises]}
+        shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
+        return {"promises": [p.notes() for p in self.promises]} | ({"shed": shed} if any(shed) else {})
 
     def recall(self, notes: dict[str, Any]) -> None:
         for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
             promises.recall(note)
+        for stream, shed in zip(self.streams, notes.get("shed", [False, False]), strict=True):
+            stream.shed = shed
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
         out = []

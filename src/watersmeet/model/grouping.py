@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -109,14 +110,14 @@ class GroupBy:
             fields.append(pa.field(name, aggregate.result(column)))
         return pa.schema(fields)
 
-    def check(self, results: pa.Schema) -> None:
-        """Refuse columns that the results do not have, or that have the wrong type."""
+    def check(self, results: pa.Schema, times: Sequence[str]) -> None:
+        """Refuse columns that the results do not have, or that have the wrong type; `times` are the streams' own."""
         for column in self.sources:
             _require(column, results, "group_by")
         for bucket in self.by:
             if isinstance(bucket, Bucket):
                 kind = results.field(bucket.column).type
-                if not (pt.is_timestamp(kind) and kind.unit == "us") and kind != pa.int64():
+                if not (pt.is_timestamp(kind) and kind.unit == "us") and bucket.column not in times:
                     raise ColumnError(
                         f"`bucket` is over column `{bucket.column}` of type {kind}; a bucket holds timestamps.",
                         hint=f"cast `{bucket.column}` to a timestamp.",
@@ -144,7 +145,7 @@ class GroupedQuery(JoinQuery):
 
     def __post_init__(self) -> None:
         JoinQuery.__post_init__(self)
-        self.group_by.check(self.join.schema)
+        self.group_by.check(self.join.schema, [s.time for s in self.streams])
 
     @property
     def join(self) -> JoinQuery:

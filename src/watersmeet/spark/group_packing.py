@@ -67,7 +67,7 @@ class GroupPacker:
         n, shards = groups.num_rows, len(self.ids)
         if not n:
             return [no_rows(fold.schema)] * shards
-        rows = groups.combine_chunks().to_batches()[0]
+        rows = one(groups.to_batches())
         order, starts = np.empty(n, np.int64), np.zeros(shards + 1, np.int64)
         split_rows(keys_of([rows.column(c) for c in fold.by]).words, shards, order, starts)
         rows = rows.take(pa.array(order))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.errors import WatersmeetError
 from watersmeet.kernels.hashing import split_rows
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micros, no_rows
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range
@@ -84,10 +85,11 @@ class Packer:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sent = False
         for rows in gather(batches):
-            sent = True
             if self.signs:
                 rows = yield from self._signs(rows)
-            yield from self._rows(rows)
+            if self.tuples:
+                sent = True
+                yield from self._rows(rows)
         if not sent:
             yield self._blobs(no_rows(self.spec.schema), None)
 
@@ -115,7 +117,7 @@ class Packer:
             said = rows.filter(told)
             if said.num_rows:
                 yield from self._sign(sign, said)
-        return rows.filter(plain) if self.tuples else rows.slice(0, 0)
+        return rows.filter(plain)
 
     def _sign(self, sign: Signed, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self.spec.tellers and sign.kind in ("value", "list", "range"):
@@ -217,7 +219,13 @@ def one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Several batches as one."""
     if len(batches) == 1:
         return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowInvalid as error:  # joining tables instead would leave a second batch, and its rows behind
+        raise WatersmeetError(
+            "a shard has more than 2 GiB of text or bytes in one column in one batch.",
+            hint="take smaller batches (maxFilesPerTrigger, maxOffsetsPerTrigger and their like), or more shards.",
+        ) from error
 
 
 def unpack(blob: bytes, spec: StreamSpec, kind: int = ROWS) -> pa.RecordBatch:

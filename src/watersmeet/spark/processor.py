@@ -240,7 +240,7 @@ class Sheet:
         n = 1 if self.packed else table.num_rows
         head = {KIND: pa.repeat(pa.scalar(RESULT, pa.int8()), n), NOTE: pa.nulls(n, pa.string())}
         if self.packed:
-            blob = table.combine_chunks().to_batches()[0].serialize().to_pybytes()
+            blob = packing.one(table.to_batches()).serialize().to_pybytes()
             return _arrow_frame(head | {"blob": pa.array([blob], pa.binary())})
         return _arrow_frame(head | {c: table.column(c).combine_chunks() for c in table.column_names})
 

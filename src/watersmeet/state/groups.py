@@ -58,7 +58,7 @@ class GroupState(StreamState[ValueLists]):
 
     def add(self, rows: pa.Table) -> None:
         """Store the groups that a batch has changed; once a batch."""
-        batch = rows.combine_chunks().to_batches()[0] if rows.num_rows else no_rows(self.spec.schema)
+        batch = pa.concat_batches(rows.to_batches()) if rows.num_rows else no_rows(self.spec.schema)
         times, keys = self.read(batch)
         which = np.arange(batch.num_rows)
         self.arrivals = Arrivals(batch, times, keys, which)

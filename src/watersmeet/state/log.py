@@ -14,7 +14,7 @@ import json
 import secrets
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -116,7 +116,7 @@ class Header:
     ids: list[int] = field(default_factory=list)  # of all shards
 
     def pack(self) -> bytes:
-        body = json.dumps(asdict(self), separators=(",", ":")).encode()
+        body = json.dumps(_fields(self), separators=(",", ":"), default=_fields).encode()
         return f"watersmeet-state {FORMAT} {zlib.crc32(body):08x}\n".encode() + body
 
     @classmethod
@@ -138,10 +138,10 @@ class Header:
                 "the state's header is not what was written (checksum differs).",
                 hint="restore the checkpoint from a copy; nothing was changed.",
             )
-        fields = json.loads(body)
-        fields["segments"] = [Entry(**e) for e in fields["segments"]]
-        fields["versions"] = [Version(**v) for v in fields["versions"]]
-        return cls(**fields)
+        said = json.loads(body)
+        said["segments"] = [Entry(**e) for e in said["segments"]]
+        said["versions"] = [Version(**v) for v in said["versions"]]
+        return cls(**said)
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
@@ -158,6 +158,11 @@ class Header:
                 f"the checkpoint belongs to another query: {'; '.join(changes)}. What it kept is not what this needs.",
                 hint="undo the change, or start from a new checkpoint.",
             )
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """A record's fields by name; what they hold is left as it is (`asdict` would copy all of it)."""
+    return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 def _differences(old: Any, new: Any, path: str = "") -> list[str]:

@@ -3,6 +3,7 @@
 from watersmeet.workload.arrivals import SECOND, delivery_times, merge_by_time, poisson_arrivals
 from watersmeet.workload.auctions import AuctionHouse
 from watersmeet.workload.drifting import Drifting
+from watersmeet.workload.punctuated import Punctuated
 from watersmeet.workload.tables import ORIGIN, STREAMS, TableStream
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "STREAMS",
     "AuctionHouse",
     "Drifting",
+    "Punctuated",
     "TableStream",
     "delivery_times",
     "merge_by_time",

@@ -1,0 +1,83 @@
+"""The operators of groups without a JVM: neither the number of shards nor the second operator shows in the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.stateful_processor import TimerValues
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from tests.joins.naive_groups import SCHEMAS, Feed, NaiveGroups, Row, bag, groups_of, query, rows_of
+from watersmeet.joins.group_by import GroupedJoin
+from watersmeet.joins.pwjoin import PWJoin
+from watersmeet.model.grouping import Bucket, GroupedQuery
+from watersmeet.model.windows import TimeWindow
+from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
+from watersmeet.spark.packing import PACKED, Packer
+from watersmeet.spark.placement import shard_ids
+from watersmeet.spark.processor import KIND, LATE, RESULT, ShardProcessor
+
+pytestmark = pytest.mark.tws
+
+
+def feed(batches: int = 4) -> Feed:
+    chance = Random(3)
+    rows: list[list[tuple[Row, ...]]] = [[], []]
+    values: tuple[Any, ...]
+    for n in range(batches):
+        for mine, values in zip(rows, ((None, 1, -7), (None, "", "ä")), strict=True):
+            late = [(1, 0, None, None)] if n == 2 else []
+            times = sorted(chance.randrange(10 * n, 10 * n + 10) for _ in range(12))
+            mine.append((*late, *((chance.randrange(4), t, None, chance.choice(values)) for t in times)))
+    return Feed(tuple(map(tuple, rows)), (((),) * batches,) * 2)
+
+
+class Operator:
+    """A processor and the state of all its shards."""
+
+    def __init__(self, processor: ShardProcessor) -> None:
+        self.processor = processor
+        self.tester = TwsTester(processor)
+
+    def step(self, blobs: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        whole, out = pa.Table.from_batches(blobs, PACKED).to_pandas(), []
+        for shard in self.processor.ids:
+            self.tester.handle.setGroupingKey(shard)
+            frames: Any = iter([pd.DataFrame(whole[whole["shard"] == shard])])
+            for frame in self.processor.handleInputRows((shard,), frames, TimerValues(-1, -1)):
+                out += pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+        return out
+
+
+def said(batches: Sequence[pa.RecordBatch], kind: int, q: GroupedQuery) -> list[pa.Table]:
+    return [pa.Table.from_batches([b]).select(q.schema.names) for b in batches if b.column(KIND)[0].as_py() == kind]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("by", [("k",), ("i", Bucket("b_ts", 10, "from"))], ids=["key", "other columns"])
+def test_groups_of_any_number_of_shards(by: tuple[str | Bucket, ...], shards: int) -> None:
+    names = ["n", "sum_i", "last_s"]
+    q = query(by, (TimeWindow(6), TimeWindow(3)), "left", "update" if by == ("k",) else "final", names)
+    ids, streams = shard_ids(shards, shards), feed()
+    if q.on_key():
+        first = Operator(ShardProcessor(q, ids, ended=False, join=GroupedJoin(PWJoin(q.join), q)))
+    else:
+        first = Operator(ShardProcessor(q.join, ids, ended=False, join=PWJoin(q.join)))
+    second = Operator(GroupProcessor(q, ids, shards))
+    plain, expected, late = PWJoin(q.join).start(), NaiveGroups(q), 0
+    for n in range(len(streams)):
+        batches = streams.batches(n)
+        packers = [Packer(spec, i, ids) for i, spec in enumerate(q.streams)]
+        out = first.step([blob for packer, b in zip(packers, batches, strict=True) for blob in packer(iter([b.rows]))])
+        if not q.on_key():
+            out = second.step([blob for part in out for blob in GroupPacker(q, ids)(iter([part]))])
+        news = rows_of(list(plain.step(batches)))
+        assert bag(groups_of(said(out, RESULT, q), q)) == bag(expected.step(news, plain, plain.progress, False))
+        late += sum(t.num_rows for t in said(out, LATE, q))
+    assert expected.forgotten or q.on_key()
+    assert late == len(SCHEMAS), "late rows pass through the second operator"
