@@ -19,10 +19,19 @@ from numba import njit
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use, without the GIL; load from disk when some process has compiled it before."""
+    return _compiled(function)
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """A part of kernels, compiled into each of them: a call would copy the descriptors of all arrays handed over."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder())
     try:
-        return njit(cache=True, nogil=True, boundscheck=False)(function)
+        return njit(cache=True, nogil=True, boundscheck=False, **options)(function)
     finally:
         numba.config.CACHE_DIR = before
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compiling import kernel
+from watersmeet.kernels.compiling import kernel, part
 
 
-@kernel
+@part
 def mix(word):
     """Spread a 64-bit word over all its bits (the finaliser of SplitMix64)."""
     h = np.uint64(word)

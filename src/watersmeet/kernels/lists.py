@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from watersmeet.kernels.compiling import kernel
+from watersmeet.kernels.compiling import kernel, part
 from watersmeet.kernels.hashing import mix
 
 NIL = -1
@@ -92,7 +92,7 @@ def clear(lists):
         lists.meta[place] = NIL
 
 
-@kernel
+@part
 def find(lists, word, data, start, length):
     """Place in the table of the node with this key, or of the empty cell where it would go."""
     mask = lists.table.size - 1
@@ -113,7 +113,7 @@ def find(lists, word, data, start, length):
         cell = (cell + 1) & mask
 
 
-@kernel
+@part
 def new_node(lists, cell, word, data, start, length):
     """Make a node for a key that `find` did not find. The caller has made room."""
     meta = lists.meta
@@ -140,7 +140,7 @@ def new_node(lists, cell, word, data, start, length):
     return n
 
 
-@kernel
+@part
 def drop_node(lists, n):
     """Forget a key. Cells behind it in its run move up, so no tombstone stays."""
     table = lists.table
@@ -282,7 +282,7 @@ def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor,
     return n_out
 
 
-@kernel
+@part
 def unlink(lists, s, left):
     """Take tuple s out of both lists and free its slot. Its node goes too, if that was the last and it has no mark."""
     meta = lists.meta
