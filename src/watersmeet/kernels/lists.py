@@ -38,7 +38,7 @@ NIL = -1
     ARENA_DEAD,
     CLOSINGS,  # nodes with a mark
     RUNG,  # nodes in the ring that the last call of `expire` reported
-    BORN,  # nodes in `born`, or NIL when births are not noted
+    BORN,  # nodes in `born`, or NIL when they are not noted
 ) = range(14)
 META = 16
 
@@ -66,7 +66,7 @@ class Lists(NamedTuple):
     newest: np.ndarray  # int32; free nodes are chained through it
     mark: np.ndarray  # uint8: OPEN, PENDING, CLOSED or ANNOUNCED; a marked node stays when its last tuple goes
     closing: np.ndarray  # int64: time of the punctuation that marked it
-    born: np.ndarray  # int32: nodes made since the ordered index last looked, if there is one
+    born: np.ndarray  # int32: nodes that may have been made since the ordered index last looked, if there is one
     table: np.ndarray  # int32, a power of two: nodes by hash
     arena: np.ndarray  # uint8: bytes of keys that do not fit a word
 
@@ -134,9 +134,6 @@ def new_node(lists, cell, word, data, start, length):
     lists.mark[n] = OPEN
     lists.table[cell] = n
     meta[NODES] += 1
-    if meta[BORN] != NIL:
-        lists.born[meta[BORN]] = n
-        meta[BORN] += 1
     return n
 
 
@@ -197,7 +194,6 @@ def insert(lists, order, times, words, data, offsets, slots):
             meta[SLOT_TOP] += 1
         lists.time[s] = t
         lists.node[s] = n
-        lists.matched[s] = 0
         slots[k] = s
         # time list: after `behind`, which only moves forward because `order` ascends
         ahead = np.int64(lists.later[behind]) if behind != NIL else meta[HEAD]
@@ -328,21 +324,46 @@ def expire(lists, before, left, gone, ring):
     """
     meta = lists.meta
     count = 0
-    meta[RUNG] = 0
-    while True:
-        s = meta[HEAD]
-        if s == NIL or lists.time[s] >= before:
-            return count
-        if (gone.size and count == gone.size) or (ring.size and meta[RUNG] == ring.size):
-            return count
+    rung = 0
+    s = meta[HEAD]
+    tail = meta[SLOT_FREE_TAIL]
+    while s != NIL and lists.time[s] < before:
+        if (gone.size and count == gone.size) or (ring.size and rung == ring.size):
+            break
         n = lists.node[s]
-        unlink(lists, s, left)
+        up = lists.newer[s]
+        lists.oldest[n] = up
+        if up != NIL:
+            lists.older[up] = NIL
+        else:
+            lists.newest[n] = NIL
+            if lists.mark[n] == OPEN:
+                drop_node(lists, n)
+            elif ring.size and lists.mark[n] == CLOSED:
+                ring[rung] = n
+                rung += 1
+        left[lists.segment[s]] -= 1
+        lists.node[s] = NIL
         if gone.size:
             gone[count] = s
         count += 1
-        if ring.size and lists.mark[n] == CLOSED and lists.oldest[n] == NIL:
-            ring[meta[RUNG]] = n
-            meta[RUNG] += 1
+        after = np.int64(lists.later[s])
+        lists.later[s] = NIL
+        if tail != NIL:
+            lists.later[tail] = s
+        else:
+            meta[SLOT_FREE] = s
+        tail = s
+        s = after
+    meta[SLOT_FREE_TAIL] = tail
+    meta[HEAD] = s
+    if s != NIL:
+        lists.earlier[s] = NIL
+    else:
+        meta[TAIL] = NIL
+    meta[LIVE] -= count
+    meta[RUNG] = rung
+    return count
 
 
 @kernel

@@ -93,6 +93,8 @@ class ValueLists:
         kernel.insert(self.lists, which[ordered], times, keys.words, keys.data, keys.offsets, slots)
         self.lists.segment[slots] = segment
         self.lists.row[slots] = which[ordered]
+        self.lists.matched[slots] = 0
+        self._note(self.lists.node[slots])
         placed = np.empty_like(slots)
         placed[ordered] = slots
         return placed
@@ -139,7 +141,9 @@ class ValueLists:
         self._make_room(which.size, keys, tuples=False)
         nodes = np.empty(which.size, np.int64)
         closings.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
-        return nodes[nodes > kernel.NIL], kernel.NIL - 1 - nodes[nodes < kernel.NIL]
+        fresh = nodes[nodes > kernel.NIL]
+        self._note(fresh)
+        return fresh, kernel.NIL - 1 - nodes[nodes < kernel.NIL]
 
     def nodes_of(self, which: Int64s, keys: Keys) -> Int64s:
         """The node of each of these keys, NIL where there is none."""
@@ -201,14 +205,21 @@ class ValueLists:
         slots = np.flatnonzero(self.lists.node[: self.slots] != kernel.NIL)
         return slots[np.argsort(self.lists.time[slots], kind="stable")]
 
+    def _note(self, nodes: AnyArray) -> None:
+        """Tell the ordered index, if there is one, of nodes that may be new."""
+        meta = self.lists.meta
+        if meta[kernel.BORN] != kernel.NIL:
+            some = np.unique(nodes)
+            self._grow(("born",), int(meta[kernel.BORN]) + some.size)
+            self.lists.born[meta[kernel.BORN] : meta[kernel.BORN] + some.size] = some
+            meta[kernel.BORN] += some.size
+
     def _make_room(self, n: int, keys: Keys, *, tuples: bool = True) -> None:
         meta = self.lists.meta
         if tuples:
             self._grow(SLOT_FIELDS, len(self) + n)
         if meta[kernel.BORN] > 1024 + 2 * self.keys:
             meta[kernel.BORN] = kernel.NIL  # cheaper to look at all nodes than at so many notes
-        if meta[kernel.BORN] != kernel.NIL:
-            self._grow(("born",), int(meta[kernel.BORN]) + n)
         self._grow(NODE_FIELDS, self.keys + n)
         need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
         if need > self.lists.arena.size:
