@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from watersmeet.state.log import HasState, Store
-from watersmeet.state.segments import unpack
+from watersmeet.state.segments import pack, unpack
 
 CONTENTS = "contents.json"
 TAKEN = ".taken-"
@@ -106,12 +106,17 @@ class KeepingStore:
     def read_segment(self, id: int) -> bytes | None:
         data = self.store.read_segment(id)
         if data is not None:
-            (self.folder / f"{id}.arrow").write_bytes(data)
+            self._keep(id, data)
         return data
 
     def write_segment(self, id: int, data: pa.Buffer) -> None:
         self.store.write_segment(id, data)
-        (self.folder / f"{id}.arrow").write_bytes(data)
+        self._keep(id, data)
+
+    def _keep(self, id: int, data: pa.Buffer | bytes) -> None:
+        """Uncompressed: a mapped segment is then read where it is looked at, and nowhere else."""
+        rows = pa.ipc.open_stream(data).read_next_batch()
+        (self.folder / f"{id}.arrow").write_bytes(pack(rows, compress=False))
 
     def remove_segment(self, id: int) -> None:
         self.store.remove_segment(id)

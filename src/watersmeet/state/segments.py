@@ -19,7 +19,10 @@ SEGMENT_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Rows that became durable together. `id` is their key in the state store and never used twice."""
+    """Rows that became durable together. `id` is their key in the state store and never used twice.
+
+    `size` is that of the rows in memory, `checksum` that of the durable bytes, which are compressed.
+    """
 
     id: int
     rows: pa.RecordBatch
@@ -27,10 +30,11 @@ class Segment:
     checksum: int
 
 
-def pack(rows: pa.RecordBatch) -> pa.Buffer:
+def pack(rows: pa.RecordBatch, *, compress: bool = True) -> pa.Buffer:
     """Rows as an Arrow IPC stream: self-describing, readable by any Arrow tool."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1) if compress else None)
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_batch(rows)
     return sink.getvalue()
 
@@ -44,7 +48,7 @@ def unpack(id: int, data: pa.Buffer | bytes, checksum: int, *, verify: bool = Tr
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
     rows = pa.ipc.open_stream(data).read_next_batch()
-    return Segment(id, rows, view.nbytes, checksum)
+    return Segment(id, rows, rows.nbytes, checksum)
 
 
 def slices(rows: pa.RecordBatch | pa.Table) -> Iterable[pa.RecordBatch]:
