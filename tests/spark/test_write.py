@@ -74,7 +74,7 @@ def test_results_and_late_rows_go_to_a_sink_each_and_a_batch_is_computed_once(
     assert {n: [row[0] for row in rows] for n, rows in results.batches.items()} == {0: [2, 3, 4], 1: [2, 3, 4]}
     assert {len(row) for rows in results.batches.values() for row in rows} == {5}
     assert {n: len(rows) for n, rows in late.batches.items()} == {0: 0, 1: 5}
-    told = [(stream, json.loads(row)["k"]) for stream, row, _ in late.batches[1]]
+    told = [(stream, json.loads(row)["k"]) for stream, row, *_ in late.batches[1]]
     assert sorted(told) == [("a", k) for k in range(5)]
     # a batch that was computed twice would be counted twice
     assert [metrics["rows_in"] for metrics in metrics_of(query)] == [10, 15]

@@ -14,7 +14,7 @@ from watersmeet.errors import QueryError
 from watersmeet.spark import operators
 from watersmeet.spark.grouping import Grouped
 from watersmeet.spark.pipeline import Joined
-from watersmeet.spark.processor import KIND, LATE, RESULT
+from watersmeet.spark.processor import KIND, LATE, PUNCTUATION, RESULT, VIOLATION
 
 #: A function of (rows, batch number), or a folder for parquet files.
 Sink = Callable[[DataFrame, int], Any] | str | Path
@@ -26,9 +26,12 @@ def write(
     checkpoint: str | Path,
     results: Sink | None = None,
     late: Sink | None = None,
+    punctuations: Sink | None = None,
     trigger: str | dict[str, Any] | None = None,
 ) -> StreamingQuery:
-    """Start a query that sends results (or groups) and late rows to a sink each.
+    """Start a query that sends results (or groups), late rows and output punctuations to a sink each.
+
+    Violating rows go with the late ones; both come as `stream`, `row` (JSON), `shard` and `kind` ("late", "violation").
 
     A sink is a function of ``(DataFrame, batch number)``, or a folder: each batch is written there as parquet under
     ``batch=<number>``, replacing what an interrupted attempt left. Delivery is at least once, and exactly once for
@@ -40,19 +43,23 @@ def write(
             "`write` starts a streaming query, and these streams are static DataFrames.",
             hint="use joined.df.write, or read the inputs with spark.readStream.",
         )
-    sinks = {RESULT: results, LATE: late}
-    if not any(sinks.values()):
-        raise QueryError("`write` has no sink.", hint="give `results`, `late` or both.")
+    if not (results or late or punctuations):
+        raise QueryError("`write` has no sink.", hint="give `results`, `late` or `punctuations`.")
     columns = [operators.quoted(name) for name in joined.query.schema.names]
+    kind = F.when(F.col(KIND) == LATE, "late").otherwise("violation").alias("kind")
+    sinks = (
+        (results, (RESULT,), columns),
+        (late, (LATE, VIOLATION), [*operators.about(), kind]),
+        (punctuations, (PUNCTUATION,), operators.about()),
+    )
 
     def split(batch: DataFrame, number: int) -> None:
         batch.persist()
         batch.count()  # all of it, even if a sink looks at a part: what is not computed writes no state
         try:
-            for kind, sink in sinks.items():
+            for sink, kinds, selected in sinks:
                 if sink is not None:
-                    part = batch.where(F.col(KIND) == kind)
-                    _send(part.select(*operators.about() if kind == LATE else columns), sink, number)
+                    _send(batch.where(F.col(KIND).isin(*kinds)).select(*selected), sink, number)
         finally:
             batch.unpersist()
 

@@ -91,7 +91,7 @@ def _alive(pid: int) -> bool:
 
 
 class KeepingStore:
-    """A store that also leaves a copy of every segment in the folder of the working state."""
+    """A store that also leaves a copy of every new segment in the folder of the working state."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
@@ -104,23 +104,20 @@ class KeepingStore:
         self.store.write_header(data)
 
     def read_segment(self, id: int) -> bytes | None:
-        data = self.store.read_segment(id)
-        if data is not None:
-            self._keep(id, data)
-        return data
+        return self.store.read_segment(id)  # kept by `save`, once it is known to be what was written
 
     def write_segment(self, id: int, data: pa.Buffer) -> None:
         self.store.write_segment(id, data)
-        self._keep(id, data)
-
-    def _keep(self, id: int, data: pa.Buffer | bytes) -> None:
-        """Uncompressed: a mapped segment is then read where it is looked at, and nowhere else."""
-        rows = pa.ipc.open_stream(data).read_next_batch()
-        (self.folder / f"{id}.arrow").write_bytes(pack(rows, compress=False))
+        keep_rows(self.folder, id, pa.ipc.open_stream(data).read_next_batch())
 
     def remove_segment(self, id: int) -> None:
         self.store.remove_segment(id)
         (self.folder / f"{id}.arrow").unlink(missing_ok=True)
+
+
+def keep_rows(folder: Path, id: int, rows: pa.RecordBatch) -> None:
+    """Uncompressed: a mapped segment is then read where it is looked at, and nowhere else."""
+    (folder / f"{id}.arrow").write_bytes(pack(rows, compress=False))
 
 
 def save(join: HasState, folder: Path) -> None:
@@ -130,6 +127,10 @@ def save(join: HasState, folder: Path) -> None:
         for i, stream in enumerate(join.streams)
         for number, part in stream.segments.parts.items()
     ]
+    for stream in join.streams:
+        for part in stream.segments.parts.values():
+            if not (folder / f"{part.id}.arrow").exists():
+                keep_rows(folder, part.id, part.rows)
     held = {f"{id}.arrow" for _, _, id, _, _ in segments}
     for file in folder.glob("*.arrow"):
         if file.name not in held:  # dropped by others, before this state caught up
