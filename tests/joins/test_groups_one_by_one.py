@@ -117,7 +117,7 @@ def test_what_is_written_follows_the_batch() -> None:
         header = log.commit(running, header, store)
         sizes.append(sum(e.size for e in header.segments if e.id not in known))
     assert len(running.groups.state) == 10_000
-    assert max(sizes[1:]) < sizes[0] / 20
+    assert max(sizes[1:]) < sizes[0] / 10
     assert sum(e.kind == groups.GONE for e in header.segments) <= groups.MOST_PIECES
     assert bag(open_groups(rebuilt(join, header, store))) == bag(open_groups(running))
 
