@@ -16,6 +16,7 @@ from watersmeet.demo.house import Demo
 
 
 @pytest.mark.spark
+@pytest.mark.more
 def test_the_demo_is_exact(spark, tmp_path):
     demo = Demo(seconds=5, rate=2_000, seed=7)
     run = view.watch(demo, demo.start(spark, tmp_path), Event(), Console(file=io.StringIO()))

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.spark
+@pytest.mark.more
 def test_first_join_prints_the_table_of_the_readme():
     ran = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "first_join.py")],
@@ -36,6 +37,7 @@ def test_first_join_prints_the_table_of_the_readme():
 
 
 @pytest.mark.spark
+@pytest.mark.more
 def test_the_auction_is_exact_and_its_state_small(spark, tmp_path):
     said = io.StringIO()
     picture = tmp_path / "state.svg"
