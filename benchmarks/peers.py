@@ -173,7 +173,8 @@ def _batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
     durations = progress["durationMs"]
     began = datetime.fromisoformat(progress["timestamp"]).timestamp()
     operators, observed = progress["stateOperators"], progress["observedMetrics"]
-    own = observed.get("watersmeet", {})
+    own = wm.counters(progress)
+    own.pop("shards", None)
     return {
         "phase": phase,
         "rows": progress["numInputRows"],

@@ -139,8 +139,8 @@ def run(spark: SparkSession, house: House, contender: Contender, folder: Path, t
 
 def _state(progress: Any) -> tuple[float, int, int]:
     hours = max(json.loads(source.endOffset)["micros"] for source in progress.sources) / SECOND
-    said = progress.observedMetrics.get("watersmeet")
-    if said is not None:
+    said = wm.counters(progress)
+    if said:
         return hours, said["stored"], said["state_bytes"]
     return hours, progress.stateOperators[0].numRowsTotal, progress.stateOperators[0].memoryUsedBytes
 

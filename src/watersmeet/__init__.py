@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         min,
         sum,
     )
+    from watersmeet.spark.counters import counters
     from watersmeet.spark.grouping import Grouped
     from watersmeet.spark.pipeline import Joined, join
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
@@ -39,6 +40,7 @@ __all__ = [
     "configure",
     "count",
     "count_distinct",
+    "counters",
     "end",
     "first",
     "heartbeat",
@@ -59,6 +61,7 @@ __all__ = [
 #: Names that need Spark are found when first asked for: `import watersmeet` itself loads neither Spark nor Numba.
 _ROOMS = {
     "Grouped": "grouping",
+    "counters": "counters",
     "Joined": "pipeline",
     "join": "pipeline",
     "configure": "session",

@@ -1,6 +1,7 @@
 """The demo's parts, without Spark: what it reads from progress, shows, compares and draws."""
 
 import io
+import json
 from threading import Event
 from types import SimpleNamespace
 
@@ -23,12 +24,12 @@ DEMO = Demo(seconds=15, rate=300, seed=7)
 
 
 def progress(number, rows=100, micros=2 * SECOND):
-    counters = {"results": 50, "late": 1, "stored": 80, "state_bytes": 1_500, "rows_in": rows}
+    counters = {"shard": 0, "results": 50, "late": 1, "stored": 80, "state_bytes": 1_500, "rows_in": rows}
     return SimpleNamespace(
         batchId=number,
         numInputRows=rows,
         durationMs={"triggerExecution": 500},
-        observedMetrics={"watersmeet": SimpleNamespace(asDict=lambda: counters)},
+        observedMetrics={"watersmeet": {"shards": [json.dumps(counters)]}},
         sources=[SimpleNamespace(endOffset=f'{{"micros": {micros}}}')] * 2,
     )
 

@@ -278,7 +278,7 @@ def a_working_state_is_picked_up_by_the_next_process(operator: Operator, data: s
     scenario = operator.draw(data, scenarios(batches=3, rows=4))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        store = cache.KeepingStore(log.MemoryStore(), folder)
+        store = log.MemoryStore()
         header, join = log.begin(scenario.query()), operator(scenario.query()).start(MappedArrays(folder))
         for n, results in enumerate(expected(scenario)):
             assert bag(step(join, scenario.batches(n))) == bag(results)

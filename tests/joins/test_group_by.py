@@ -90,7 +90,7 @@ def test_mapped_working_states_change_nothing(feed: Feed, w: Any) -> None:
             news = rows_of(list(plain.step(feed.batches(n))))
             ended = plain.output_progress() >= AFTER_ALL
             assert bag(out) == bag(expected.step(news, plain, plain.progress, ended))
-            header = log.commit(running, header, cache.KeepingStore(store, folder))
+            header = log.commit(running, header, store)
             cache.save(running, folder)
 
 

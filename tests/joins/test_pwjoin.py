@@ -138,7 +138,7 @@ def test_a_copy_that_is_behind_catches_up(name: str, script: Script, data: st.Da
 def test_a_working_state_is_picked_up_by_the_next_process(script: Script) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        store, header = cache.KeepingStore(log.MemoryStore(), folder), log.begin(script.query())
+        store, header = log.MemoryStore(), log.begin(script.query())
         comparison, join = Comparison(script), PWJoin(script.query()).start(MappedArrays(folder))
         for n in range(len(script.batches)):
             comparison.step(join, n)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
+import watersmeet as wm
 from watersmeet.spark import worker_cache
 
 
@@ -68,9 +69,9 @@ def run(df: DataFrame, checkpoint: Path) -> Told:
     return told
 
 
-def metrics_of(query: StreamingQuery) -> list[dict[str, int]]:
-    """Observed metrics of each batch."""
-    return [progress.observedMetrics["watersmeet"].asDict() for progress in query.recentProgress]
+def metrics_of(query: StreamingQuery) -> list[dict[str, Any]]:
+    """Counters of each batch."""
+    return [wm.counters(progress) for progress in query.recentProgress]
 
 
 def forget_working_states() -> None:

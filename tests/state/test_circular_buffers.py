@@ -95,7 +95,7 @@ class Machine(RuleBasedStateMachine):
         times = np.array([t for t, _, _ in rows], np.int64)
         which = np.flatnonzero([taken for _, _, taken in rows])
         keys = self.keys([k for _, k, _ in rows])
-        slots = self.buffers.insert(which, times, keys, self.segment)
+        which, slots = self.buffers.insert(which, times, keys, self.segment)
         places = [(int(self.buffers.segment[s]), int(self.buffers.row[s])) for s in slots]
         assert places == [(self.segment, row) for row in which]
         self.model += [
@@ -176,7 +176,10 @@ TestMappedByteKeys = MappedMachine.TestCase
 
 
 def insert(buffers: CircularBuffers, times: list[int], numbers: list[int], segment: int = 0) -> np.ndarray:
-    return buffers.insert(np.arange(len(times)), np.array(times), encode([pa.array(numbers, pa.int64())]), segment)
+    rows, slots = buffers.insert(
+        np.arange(len(times)), np.array(times), encode([pa.array(numbers, pa.int64())]), segment
+    )
+    return slots[np.argsort(rows)]
 
 
 def test_expiry_takes_only_what_is_older() -> None:

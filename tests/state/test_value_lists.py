@@ -75,9 +75,10 @@ class Machine(RuleBasedStateMachine):
         which = np.flatnonzero([taken for _, _, taken in rows])
         encoded = self.keys([k for _, k, _ in rows])
         self.peak = max(self.peak, 2 * self.key_bytes() + encoded.data.size)
-        slots = self.lists.insert(which, times, encoded, self.segment)
+        ordered, slots = self.lists.insert(which, times, encoded, self.segment)
+        assert ordered.tolist() == sorted(which, key=lambda row: times[row])
         arrays = self.lists.lists
-        assert [(arrays.segment[s], arrays.row[s]) for s in slots] == [(self.segment, row) for row in which]
+        assert [(arrays.segment[s], arrays.row[s]) for s in slots] == [(self.segment, row) for row in ordered]
         self.model += [(int(times[row]), rows[row][1], self.segment, int(row)) for row in which]
         self.model.sort(key=lambda stored: stored[0])
         self.left[self.segment] = which.size
@@ -221,8 +222,10 @@ TestMappedByteKeys = MappedBytesMachine.TestCase
 
 
 def insert(lists: ValueLists, times: list[int], keys: list[Any], segment: int = 0) -> np.ndarray:
+    """Slots by row."""
     kind = pa.int64() if isinstance(keys[0], int) else pa.string()
-    return lists.insert(np.arange(len(times)), np.array(times), encode([pa.array(keys, kind)]), segment)
+    rows, slots = lists.insert(np.arange(len(times)), np.array(times), encode([pa.array(keys, kind)]), segment)
+    return slots[np.argsort(rows)]
 
 
 def times(lists: ValueLists) -> list[int]:

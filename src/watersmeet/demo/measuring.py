@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import watersmeet as wm
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
@@ -26,7 +28,7 @@ class Batch:
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> Batch:
-        counters = progress.observedMetrics["watersmeet"].asDict()
+        counters = wm.counters(progress)
         return cls(
             number=progress.batchId,
             rows=progress.numInputRows,

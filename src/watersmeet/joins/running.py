@@ -12,7 +12,7 @@ import pyarrow as pa
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import Counters
 from watersmeet.model.queries import JoinQuery
-from watersmeet.state.index import Int32s
+from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Int64s
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
@@ -90,7 +90,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.counters.rows_in += times.size
         self.counters.late += self.late[-1].num_rows
         self.counters.null_keys += int(np.count_nonzero(on_time & ~keys.valid))
-        return Arrivals(batch.rows, times, keys, np.flatnonzero(joinable))
+        return Arrivals(batch.rows, times, keys, by_time(times, np.flatnonzero(joinable)))
 
     def _advance(self, i: int, batch: Batch) -> None:
         if batch.seen is not None and not self.query.streams[i].tellers:

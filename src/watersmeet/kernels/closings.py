@@ -8,9 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compiling import kernel
+from watersmeet.kernels.compiling import kernel, part
 from watersmeet.kernels.hashing import mix
-from watersmeet.kernels.lists import ANNOUNCED, CLOSED, CLOSINGS, NIL, OPEN, PENDING, drop_node, find, new_node, unlink
+from watersmeet.kernels.lists import (
+    ANNOUNCED,
+    CLOSED,
+    CLOSINGS,
+    NIL,
+    OPEN,
+    PENDING,
+    ask_for_keys,
+    drop_node,
+    find,
+    new_node,
+    unlink,
+)
+from watersmeet.kernels.prefetching import GROUP, prefetch
 
 
 @kernel
@@ -21,6 +34,8 @@ def close(lists, order, times, words, data, offsets, nodes):
     the new one nodes[k] is NIL - 1 - node.
     """
     for k in range(order.size):
+        if k % GROUP == 0:
+            ask_for_keys(lists, order, words, k, min(k + GROUP, order.size), False)
         i = order[k]
         start = offsets[i]
         length = offsets[i + 1] - start
@@ -58,15 +73,33 @@ def forget(lists, nodes):
 def lookup(lists, order, words, data, offsets, nodes):
     """nodes[k] = the node of key order[k], or NIL."""
     for k in range(order.size):
+        if k % GROUP == 0:
+            ask_for_keys(lists, order, words, k, min(k + GROUP, order.size), False)
         i = order[k]
         start = offsets[i]
         nodes[k] = lists.table[find(lists, words[i], data, start, offsets[i + 1] - start)]
+
+
+@part
+def ask_for_counterparts(lists, nodes, other, start, stop):
+    """Ask for these nodes, and for the cells and nodes that their keys have in `other`."""
+    mask = np.uint64(other.table.size - 1)
+    for k in range(start, stop):
+        prefetch(lists.word, nodes[k])
+    for k in range(start, stop):
+        prefetch(other.table, np.int64(mix(lists.word[nodes[k]]) & mask))
+    for k in range(start, stop):
+        n = np.int64(other.table[np.int64(mix(lists.word[nodes[k]]) & mask)])
+        if n != NIL:
+            prefetch(other.word, n)
 
 
 @kernel
 def counterparts(lists, nodes, other, out):
     """out[k] = the node in `other` of the key that nodes[k] has in `lists`, or NIL."""
     for k in range(nodes.size):
+        if k % GROUP == 0:
+            ask_for_counterparts(lists, nodes, other, k, min(k + GROUP, nodes.size))
         n = nodes[k]
         out[k] = other.table[find(other, lists.word[n], lists.arena, lists.at[n], lists.length[n])]
 
@@ -114,6 +147,8 @@ def finish(lists, nodes, other, others_closed, own_padded, other_padded, out):
     """
     count = 0
     for k in range(nodes.size):
+        if k % GROUP == 0:
+            ask_for_counterparts(lists, nodes, other, k, min(k + GROUP, nodes.size))
         n = nodes[k]
         if lists.mark[n] != CLOSED:
             continue

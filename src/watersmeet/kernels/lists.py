@@ -14,12 +14,13 @@ invalidation unlinks it from both without searching.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from watersmeet.kernels.compiling import kernel, part
 from watersmeet.kernels.hashing import mix
+from watersmeet.kernels.prefetching import GROUP, prefetch
 
 NIL = -1
 
@@ -42,12 +43,15 @@ NIL = -1
 ) = range(14)
 META = 16
 
+#: Length of the cursor of `probe`.
+PROBE_CURSOR = 3 + GROUP
+
 # Marks of a node: what the stream itself has said about the key.
 OPEN, PENDING, CLOSED, ANNOUNCED = range(4)
 
 
 class Lists(NamedTuple):
-    """The arrays of one stream's state. Slot arrays share one length, node arrays another."""
+    """The arrays of one stream's state. Slot arrays share one length, node arrays another; see `SLOT`, `NODE`."""
 
     meta: np.ndarray  # int64[META]
     time: np.ndarray  # int64, per slot
@@ -71,17 +75,41 @@ class Lists(NamedTuple):
     arena: np.ndarray  # uint8: bytes of keys that do not fit a word
 
 
-#: Element type of each array.
-KINDS: dict[str, type] = dict.fromkeys(Lists._fields, np.int32) | {
+#: Fields of a slot, and of a node. They stand in one record each, and the arrays of `Lists` are views of such records:
+#: an operation that looks at a tuple or a key waits for memory once, not once per field.
+SLOT = np.dtype(
+    {
+        "names": ["time", "older", "newer", "node", "later", "earlier", "segment", "row", "matched"],
+        "formats": [np.int64, *[np.int32] * 7, np.uint8],
+        "offsets": [0, 8, 12, 16, 20, 24, 28, 32, 36],
+        "itemsize": 40,
+    }
+)
+NODE = np.dtype(
+    {
+        "names": ["word", "oldest", "newest", "length", "mark", "at", "closing"],
+        "formats": [np.int64, np.int32, np.int32, np.int32, np.uint8, np.int64, np.int64],
+        "offsets": [0, 8, 12, 16, 20, 24, 32],
+        "itemsize": 40,
+    }
+)
+
+#: What is allocated for a state, and the type of its elements.
+ARRAYS: dict[str, Any] = {
     "meta": np.int64,
-    "time": np.int64,
-    "matched": np.uint8,
-    "word": np.int64,
-    "at": np.int64,
-    "mark": np.uint8,
-    "closing": np.int64,
+    "slots": SLOT,
+    "nodes": NODE,
+    "born": np.int32,
+    "table": np.int32,
     "arena": np.uint8,
 }
+
+
+def views(arrays: dict[str, Any]) -> Lists:
+    """The arrays of a state as kernels see them."""
+    slots = {field: arrays["slots"][field] for field in SLOT.names or ()}
+    nodes = {field: arrays["nodes"][field] for field in NODE.names or ()}
+    return Lists(**slots, **nodes, **{name: a for name, a in arrays.items() if name not in ("slots", "nodes")})
 
 
 @kernel
@@ -90,6 +118,23 @@ def clear(lists):
     lists.table[:] = NIL
     for place in (SLOT_FREE, SLOT_FREE_TAIL, NODE_FREE, HEAD, TAIL, BORN):
         lists.meta[place] = NIL
+
+
+@part
+def ask_for_keys(lists, order, words, start, stop, newest):
+    """Ask for the table's cells and the nodes of the keys order[start:stop]; with `newest` for their newest tuples."""
+    mask = np.uint64(lists.table.size - 1)
+    for k in range(start, stop):
+        prefetch(lists.table, np.int64(mix(words[order[k]]) & mask))
+    for k in range(start, stop):
+        n = np.int64(lists.table[np.int64(mix(words[order[k]]) & mask)])
+        if n != NIL:
+            prefetch(lists.word, n)
+    if newest:
+        for k in range(start, stop):
+            n = np.int64(lists.table[np.int64(mix(words[order[k]]) & mask)])
+            if n != NIL and lists.newest[n] != NIL:
+                prefetch(lists.time, np.int64(lists.newest[n]))
 
 
 @part
@@ -163,8 +208,8 @@ def drop_node(lists, n):
 
 
 @kernel
-def insert(lists, order, times, words, data, offsets, slots):
-    """Store the tuples `order` (ascending in time); slots[k] tells where tuple order[k] went.
+def insert(lists, order, times, words, data, offsets, segment, slots):
+    """Store the tuples `order` (ascending in time) of segment `segment`; slots[k] tells where tuple order[k] went.
 
     Walks back only over stored tuples that are newer than the one inserted: a stream's disorder, not its state.
     The caller has made room for that many slots, nodes and key bytes.
@@ -176,6 +221,8 @@ def insert(lists, order, times, words, data, offsets, slots):
         while behind != NIL and lists.time[behind] > first:
             behind = np.int64(lists.earlier[behind])
     for k in range(order.size):
+        if k % GROUP == 0:
+            ask_for_keys(lists, order, words, k, min(k + GROUP, order.size), True)
         i = order[k]
         t = times[i]
         start = offsets[i]
@@ -194,6 +241,9 @@ def insert(lists, order, times, words, data, offsets, slots):
             meta[SLOT_TOP] += 1
         lists.time[s] = t
         lists.node[s] = n
+        lists.segment[s] = segment
+        lists.row[s] = i
+        lists.matched[s] = 0
         slots[k] = s
         # time list: after `behind`, which only moves forward because `order` ascends
         ahead = np.int64(lists.later[behind]) if behind != NIL else meta[HEAD]
@@ -234,46 +284,59 @@ def insert(lists, order, times, words, data, offsets, slots):
 def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor, out_row, out_slot):
     """Pairs (row, slot) with equal keys and ``time[row] - back <= time[slot] <= time[row] + ahead``.
 
-    Fills the output arrays as far as they go and returns how many; `cursor` = (next row, next slot, tuples
-    looked at) lets the next call go on where this one stopped. Done when cursor[0] == order.size. With `track` the
-    tuples found are noted as matched.
+    Fills the output arrays as far as they go and returns how many; `cursor` = (first row of the group, 1 + the row of
+    it that is next or 0 before all, tuples looked at, next slot of each row of the group) lets the next call go on
+    where this one stopped. Done when cursor[0] == order.size. With `track` the tuples found are noted as matched.
+
+    The rows of a group walk down their value lists side by side, so that one waits for memory while others work.
     """
     n_out = 0
-    room = out_row.size
     looked = 0
     k = cursor[0]
-    s = cursor[1]
     while k < order.size:
-        i = order[k]
-        t = times[i]
-        if s == NIL:
-            start = offsets[i]
-            cell = find(lists, words[i], data, start, offsets[i + 1] - start)
-            n = lists.table[cell]
-            if n == NIL:
-                k += 1
-                continue
-            s = np.int64(lists.newest[n])
-            while s != NIL and lists.time[s] > t + ahead:
+        rows = min(GROUP, order.size - k)
+        if not cursor[1]:
+            ask_for_keys(lists, order, words, k, k + rows, True)
+            for r in range(rows):
+                i = order[k + r]
+                start = offsets[i]
+                n = lists.table[find(lists, words[i], data, start, offsets[i + 1] - start)]
+                cursor[3 + r] = lists.newest[n] if n != NIL else NIL
+            cursor[1] = 1
+        first = cursor[1] - 1
+        walking = True
+        while walking:
+            walking = first > 0
+            for r in range(first, rows):
+                s = cursor[3 + r]
+                if s == NIL:
+                    continue
+                i = order[k + r]
+                t = times[i]
+                if lists.time[s] < t - back:
+                    cursor[3 + r] = NIL
+                    continue
+                if lists.time[s] <= t + ahead:
+                    if n_out == out_row.size:
+                        cursor[0] = k
+                        cursor[1] = r + 1
+                        cursor[2] += looked
+                        return n_out
+                    if track:
+                        lists.matched[s] = 1
+                    out_row[n_out] = i
+                    out_slot[n_out] = s
+                    n_out += 1
                 looked += 1
                 s = np.int64(lists.older[s])
-        while s != NIL and lists.time[s] >= t - back:
-            if n_out == room:
-                cursor[0] = k
-                cursor[1] = s
-                cursor[2] += looked
-                return n_out
-            looked += 1
-            if track:
-                lists.matched[s] = 1
-            out_row[n_out] = i
-            out_slot[n_out] = s
-            n_out += 1
-            s = np.int64(lists.older[s])
-        s = np.int64(NIL)
-        k += 1
+                cursor[3 + r] = s
+                if s != NIL:
+                    prefetch(lists.time, s)
+                    walking = True
+            first = 0
+        cursor[1] = 0
+        k += rows
     cursor[0] = k
-    cursor[1] = NIL
     cursor[2] += looked
     return n_out
 
@@ -315,6 +378,26 @@ def unlink(lists, s, left):
     meta[LIVE] -= 1
 
 
+@part
+def ask_for_oldest(lists, first, before):
+    """Ask for what the expiry of the next tuples looks at: nodes, next tuples, and the cells of keys that go."""
+    mask = np.uint64(lists.table.size - 1)
+    count = 0
+    s = first
+    while s != NIL and count < GROUP and lists.time[s] < before:
+        prefetch(lists.word, np.int64(lists.node[s]))
+        if lists.newer[s] != NIL:
+            prefetch(lists.time, np.int64(lists.newer[s]))
+        s = np.int64(lists.later[s])
+        count += 1
+    s = first
+    for _ in range(count):
+        if lists.newer[s] == NIL:
+            prefetch(lists.table, np.int64(mix(lists.word[lists.node[s]]) & mask))
+        s = np.int64(lists.later[s])
+    return count
+
+
 @kernel
 def expire(lists, before, left, gone, ring):
     """Forget tuples with ``time < before``; left[g] falls by the number that stood in segment g. Returns how many.
@@ -327,7 +410,11 @@ def expire(lists, before, left, gone, ring):
     rung = 0
     s = meta[HEAD]
     tail = meta[SLOT_FREE_TAIL]
+    asked = 0
     while s != NIL and lists.time[s] < before:
+        if asked == 0:
+            asked = ask_for_oldest(lists, s, before)
+        asked -= 1
         if (gone.size and count == gone.size) or (ring.size and rung == ring.size):
             break
         n = lists.node[s]

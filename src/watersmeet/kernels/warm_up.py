@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import circular, closings, hashing, lists, tuple_at_a_time
-from watersmeet.kernels.lists import KINDS
+from watersmeet.kernels import circular, closings, hashing, lists, sorting, tuple_at_a_time
 
 #: The joins over circular buffers; their kernels are warmed for those who use them.
 CIRCULAR = ("nested_loop", "windowed_hash")
@@ -20,10 +19,13 @@ def warm_up(*algorithms: str) -> None:
     hashing.hash_rows(data, two, -1, one.copy())
     hashing.frame_column(data, two, np.ones(1, np.bool_), one.copy(), np.zeros(8, np.uint8))
     hashing.split_rows(one, 1, one.copy(), two.copy())
-    empty = lists.Lists(**{f: np.zeros(16, KINDS[f]) for f in lists.Lists._fields})
+    sorting.ascending(one, one)
+    sorting.by_time(one, one, one.copy())
+    empty = lists.views({name: np.zeros(16, kind) for name, kind in lists.ARRAYS.items()})
     lists.clear(empty)
-    lists.insert(empty, one, one, one, data, two, one.copy())
-    lists.probe(empty, one, one, one, data, two, 0, 0, False, np.array([0, lists.NIL, 0]), one.copy(), one.copy())
+    lists.insert(empty, one, one, one, data, two, 0, one.copy())
+    cursor = np.zeros(lists.PROBE_CURSOR, np.int64)
+    lists.probe(empty, one, one, one, data, two, 0, 0, False, cursor, one.copy(), one.copy())
     lists.fill_table(empty)
     lists.pack_arena(empty, np.zeros(16, np.uint8))
     nodes, left = one.copy(), np.zeros(16, np.int64)
@@ -39,7 +41,7 @@ def warm_up(*algorithms: str) -> None:
     bits = np.zeros(1, np.uint64)
     closings.note(bits, one)
     closings.suspects(bits, one, one, one.copy())
-    lists.insert(empty, none, one, one, data, two, none)
+    lists.insert(empty, none, one, one, data, two, 0, none)
 
 
 def _warm_up_circular() -> None:

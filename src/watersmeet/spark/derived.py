@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType
 from watersmeet.errors import ColumnError
 from watersmeet.model import durations
 from watersmeet.spark import operators
+from watersmeet.spark.counters import METRICS
 from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT
 from watersmeet.spark.punctuations import Sign
 from watersmeet.spark.streams import Stream, Upstream
@@ -36,7 +37,7 @@ def as_stream(joined: Joined, name: str | None, window: str | None) -> Stream:
             hint=f'rename it before the join: df.withColumnRenamed("{TIME}", "…").',
         )
     name = name or "_".join(s.name for s in joined.streams)
-    rows = joined._run(f"{operators.METRICS}_{name}").where(F.col(KIND).isin(RESULT, PUNCTUATION))
+    rows = joined._run(f"{METRICS}_{name}").where(F.col(KIND).isin(RESULT, PUNCTUATION))
     times = [operators.quoted(s.time) for s in query.streams if s.time in query.schema.names]
     now = F.greatest(*times) if len(times) > 1 else times[0]
     df = rows.select("*", F.when(F.col(KIND) == RESULT, now).alias(TIME))

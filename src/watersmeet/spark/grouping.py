@@ -19,6 +19,7 @@ from watersmeet.model import durations
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark import operators
+from watersmeet.spark.counters import METRICS
 from watersmeet.spark.explain import Explanation
 from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
 from watersmeet.spark.packing import PACKED_DDL
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
 
 #: Name of the observed metrics of groups that have an operator of their own.
-METRICS = "watersmeet_groups"
+GROUP_METRICS = "watersmeet_groups"
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ class Grouped:
             processor = ShardProcessor(
                 query, joined.ids, ended=not joined.streaming, join=operator, on_violation=joined.on_violation
             )
-            return operators.run(joined._packed, processor, self._columns, operators.METRICS)
+            return operators.run(joined._packed, processor, self._columns, METRICS)
         packed = joined._rows.mapInArrow(GroupPacker(query, joined.ids), PACKED_DDL)
-        return operators.run(packed, GroupProcessor(query, joined.ids, len(joined.ids)), self._columns, METRICS)
+        return operators.run(packed, GroupProcessor(query, joined.ids, len(joined.ids)), self._columns, GROUP_METRICS)
 
     @property
     def _columns(self) -> list[StructField]:

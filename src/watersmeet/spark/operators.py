@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, StructType
 
 from watersmeet.errors import ColumnError
+from watersmeet.spark.counters import observed
 from watersmeet.spark.folding import FoldedProcessor
 from watersmeet.spark.processor import (
     KIND,
@@ -22,21 +23,12 @@ from watersmeet.spark.processor import (
     SheetReader,
 )
 
-#: Name of the observed metrics in a query's progress.
-METRICS = "watersmeet"
-SUMMED = (
-    *("rows_in", "late", "violations", "null_keys", "probed", "results", "inserted", "invalidated", "purged"),
-    *("announced", "announced_ranges", "stored", "checked", "stale", "groups", "open_groups", "state_bytes"),
-    *("bytes_written", "decode_us", "load_us", "join_us", "emit_us", "save_us", "cache_hit", "caught_up", "rebuilt"),
-)
-
-
 #: Columns of `tagged` beside those of a result.
 TAGS = ("kind", "stream", "row", "shard", "shards")
 
 
 def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructField], metrics: str) -> DataFrame:
-    """Everything the operator says, one row each. Statistics are observed as `metrics`, and still there."""
+    """Everything the operator says, one row each. Statistics are observed (see `counters`), and still there."""
     head = [StructField(KIND, ByteType()), StructField(NOTE, StringType())]
     schema = StructType([*head, *columns])
     is_packed = processor.sheet.packed
@@ -48,8 +40,7 @@ def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructFi
     )
     if is_packed:
         out = out.mapInArrow(SheetReader(processor.query.schema), schema)
-    sums = [F.sum(_stat(name)).alias(name) for name in SUMMED]
-    return out.observe(metrics, sums[0], *sums[1:], F.max(_stat("stored")).alias("stored_max"))
+    return out.observe(metrics, observed(F.col(KIND) == STATS, F.col(NOTE)))
 
 
 def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -77,10 +68,6 @@ def about() -> tuple[Column, Column, Column]:
     """Of a row that is no result: `stream`, `row` (JSON), `shard`."""
     shard = F.get_json_object(NOTE, "$.shard").cast("int").alias("shard")
     return F.get_json_object(NOTE, "$.stream").alias("stream"), F.get_json_object(NOTE, "$.row").alias("row"), shard
-
-
-def _stat(name: str) -> Column:
-    return F.when(F.col(KIND) == STATS, F.get_json_object(NOTE, f"$.{name}").cast("bigint"))
 
 
 def quoted(name: str) -> Column:

@@ -18,10 +18,10 @@ from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import operators
 from watersmeet.spark import session as sessions
+from watersmeet.spark.counters import METRICS
 from watersmeet.spark.derived import as_stream
 from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.grouping import Grouping, grouping
-from watersmeet.spark.operators import METRICS
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import NOTE, ShardProcessor

@@ -195,7 +195,7 @@ class _Working:
             log.rebuild(self.join, header, self.store)
 
     def _open(self, join: Join, store: SparkStore) -> None:
-        self.store = caches.KeepingStore(store, self.folder)
+        self.store = store
         self.join = join.start(MappedArrays(self.folder))
 
     def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from watersmeet.state.log import HasState, Store
-from watersmeet.state.segments import pack, unpack
+from watersmeet.state.log import HasState
+from watersmeet.state.segments import unpack
 
 CONTENTS = "contents.json"
 TAKEN = ".taken-"
@@ -90,34 +90,10 @@ def _alive(pid: int) -> bool:
     return True
 
 
-class KeepingStore:
-    """A store that also leaves a copy of every new segment in the folder of the working state."""
-
-    def __init__(self, store: Store, folder: Path) -> None:
-        self.store = store
-        self.folder = folder
-
-    def read_header(self) -> bytes | None:
-        return self.store.read_header()
-
-    def write_header(self, data: bytes) -> None:
-        self.store.write_header(data)
-
-    def read_segment(self, id: int) -> bytes | None:
-        return self.store.read_segment(id)  # kept by `save`, once it is known to be what was written
-
-    def write_segment(self, id: int, data: pa.Buffer) -> None:
-        self.store.write_segment(id, data)
-        keep_rows(self.folder, id, pa.ipc.open_stream(data).read_next_batch())
-
-    def remove_segment(self, id: int) -> None:
-        self.store.remove_segment(id)
-        (self.folder / f"{id}.arrow").unlink(missing_ok=True)
-
-
-def keep_rows(folder: Path, id: int, rows: pa.RecordBatch) -> None:
+def keep(rows: pa.RecordBatch, path: Path) -> None:
     """Uncompressed: a mapped segment is then read where it is looked at, and nowhere else."""
-    (folder / f"{id}.arrow").write_bytes(pack(rows, compress=False))
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+        writer.write_batch(rows)
 
 
 def save(join: HasState, folder: Path) -> None:
@@ -130,10 +106,10 @@ def save(join: HasState, folder: Path) -> None:
     for stream in join.streams:
         for part in stream.segments.parts.values():
             if not (folder / f"{part.id}.arrow").exists():
-                keep_rows(folder, part.id, part.rows)
+                keep(part.rows, folder / f"{part.id}.arrow")
     held = {f"{id}.arrow" for _, _, id, _, _ in segments}
     for file in folder.glob("*.arrow"):
-        if file.name not in held:  # dropped by others, before this state caught up
+        if file.name not in held:
             file.unlink()
     files = [file.name for file in folder.iterdir()]
     contents = {"progress": join.progress, "notes": join.notes(), "segments": segments, "files": files}

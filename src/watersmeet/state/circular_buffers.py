@@ -7,7 +7,7 @@ import numpy as np
 from watersmeet.kernels import circular as kernel
 from watersmeet.kernels.circular import BUCKET_FIELDS, KINDS, PLACE_FIELDS, SLOT_FIELDS, Rings
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
-from watersmeet.state.index import Int32s
+from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s, Keys
 
 
@@ -66,15 +66,13 @@ class CircularBuffers:
         used: Bools = self.rings.length[slots] != kernel.NIL
         return used
 
-    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> Int64s:
-        """Store the tuples `which` of a batch whose rows are segment `segment`. Returns their slots, in that order."""
+    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> tuple[Int64s, Int64s]:
+        """Store the tuples `which` of a batch whose rows are segment `segment`; gives them by time, and their slots."""
         self.make_room(which, keys)
-        ordered = np.argsort(times[which], kind="stable")
+        which = by_time(times, which)
         slots = np.empty(which.size, np.int64)
-        kernel.insert(self.rings, which[ordered], times, keys.words, keys.data, keys.offsets, segment, slots)
-        placed = np.empty_like(slots)
-        placed[ordered] = slots
-        return placed
+        kernel.insert(self.rings, which, times, keys.words, keys.data, keys.offsets, segment, slots)
+        return which, slots
 
     def expire_before(self, time: int, left: Int64s) -> int:
         """Forget all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""

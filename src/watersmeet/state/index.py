@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.kernels import sorting
 from watersmeet.state.keys import Bools, Int64s, Keys
 
 Int32s = npt.NDArray[np.int32]
@@ -35,8 +36,16 @@ class Index(Protocol):
 
     def alive(self, slots: Int64s) -> Bools: ...
 
-    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> Int64s: ...
+    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> tuple[Int64s, Int64s]: ...
 
     def expire_before(self, time: int, left: Int64s) -> int: ...
 
     def living(self) -> Int64s: ...
+
+
+def by_time(times: Int64s, which: Int64s) -> Int64s:
+    """These rows in order of time, equal times as they stand."""
+    if sorting.ascending(times, which):
+        return which
+    out = np.empty_like(which)
+    return out if sorting.by_time(times, which, out) else which[np.argsort(times[which], kind="stable")]

@@ -23,7 +23,7 @@ from watersmeet.errors import StateCorruptError, StateFormatError, StateMismatch
 from watersmeet.model.batches import BEFORE_ALL
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.keys import Int64s
-from watersmeet.state.segments import pack, slices, unpack
+from watersmeet.state.segments import Segment, pack, slices, unpack
 from watersmeet.state.stream_state import Arrivals, StreamState
 
 FORMAT = 1
@@ -324,6 +324,6 @@ class _Writer:
         for piece in slices(rows):
             data = pack(piece)
             entry = self._put(data, index, "rows")
-            segment = unpack(entry.id, data, entry.checksum, verify=False)
+            segment = Segment(entry.id, piece, piece.nbytes, entry.checksum)
             stream.adopt(segment, slots[at : at + piece.num_rows])
             at += piece.num_rows

@@ -30,10 +30,10 @@ class Segment:
     checksum: int
 
 
-def pack(rows: pa.RecordBatch, *, compress: bool = True) -> pa.Buffer:
-    """Rows as an Arrow IPC stream: self-describing, readable by any Arrow tool."""
+def pack(rows: pa.RecordBatch) -> pa.Buffer:
+    """Rows as a compressed Arrow IPC stream: self-describing, readable by any Arrow tool."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1) if compress else None)
+    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_batch(rows)
     return sink.getvalue()

@@ -30,7 +30,7 @@ class Arrivals:
     rows: pa.RecordBatch
     times: Int64s
     keys: Keys
-    which: Int64s  # places of those that take part
+    which: Int64s  # places of those that take part, by time
     number: int = -1  # the segment number they are stored under for now
     slots: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     stored: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -62,7 +62,7 @@ class StreamState(Generic[IndexT]):
         if not which.size:
             return
         number = self.number(arrivals)
-        slots = self.lists.insert(which, arrivals.times, arrivals.keys, number)
+        which, slots = self.lists.insert(which, arrivals.times, arrivals.keys, number)
         self.segments.left[number] += which.size
         arrivals.stored = np.concatenate([arrivals.stored, which])
         arrivals.slots = np.concatenate([arrivals.slots, slots])
@@ -92,7 +92,7 @@ class StreamState(Generic[IndexT]):
         return self.lists.expire_before(time, self.segments.left)
 
     def settle(self, arrivals: Arrivals) -> pa.RecordBatch | None:
-        """Rows of the batch that stay after expiry; the batch itself is let go. `adopt` them before the next batch."""
+        """Rows of the batch that stay after expiry, by time; the batch itself is let go. `adopt` them at once."""
         if arrivals.number < 0:
             return None
         lists, slots = self.lists, arrivals.slots
@@ -100,8 +100,6 @@ class StreamState(Generic[IndexT]):
         own = (lists.segment[slots] == arrivals.number) & (lists.row[slots] == arrivals.stored)
         stays = lists.alive(slots) & own
         arrivals.stored, arrivals.slots = arrivals.stored[stays], arrivals.slots[stays]
-        by_time = np.argsort(arrivals.times[arrivals.stored], kind="stable")  # a quarter fewer bytes, compressed
-        arrivals.stored, arrivals.slots = arrivals.stored[by_time], arrivals.slots[by_time]
         self.segments.drop(arrivals.number)
         return arrivals.rows.take(pa.array(arrivals.stored)) if arrivals.stored.size else None
 

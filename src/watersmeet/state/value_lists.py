@@ -9,13 +9,10 @@ import numpy.typing as npt
 
 from watersmeet.kernels import closings
 from watersmeet.kernels import lists as kernel
-from watersmeet.kernels.lists import Lists
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
-from watersmeet.state.index import Int32s
+from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s, Keys
 
-SLOT_FIELDS = ("time", "earlier", "later", "older", "newer", "node", "segment", "row", "matched")
-NODE_FIELDS = ("word", "at", "length", "oldest", "newest", "mark", "closing")
 #: Pairs that one probe hands out at a time.
 CHUNK = 1 << 18
 
@@ -38,17 +35,17 @@ class ValueLists:
         self.name = name
         self.arrays = arrays or HeapArrays()
         self.looked_at = 0  # stored tuples that probes have looked at, ever
-        found = {field: self.arrays.attach(f"{name}.{field}", kind) for field, kind in kernel.KINDS.items()}
+        found = {part: self.arrays.attach(f"{name}.{part}", kind) for part, kind in kernel.ARRAYS.items()}
         if found["meta"] is not None:
-            self.lists = Lists(**found)  # type: ignore[arg-type]  # a folder with one array has all
+            self._parts: dict[str, AnyArray] = found  # type: ignore[assignment]  # a folder with one array has all
+            self.lists = kernel.views(self._parts)
             self.lists.meta[kernel.BORN] = kernel.NIL  # whoever wanted to know is of another process
             return
-        sizes = {"meta": kernel.META, "table": 64, "arena": 64}
-        made: dict[str, AnyArray] = {
-            field: self.arrays.allocate(f"{name}.{field}", sizes.get(field, 64), kind)
-            for field, kind in kernel.KINDS.items()
+        self._parts = {
+            part: self.arrays.allocate(f"{name}.{part}", kernel.META if part == "meta" else 64, kind)
+            for part, kind in kernel.ARRAYS.items()
         }
-        self.lists = Lists(**made)
+        self.lists = kernel.views(self._parts)
         kernel.clear(self.lists)
 
     def __len__(self) -> int:
@@ -81,29 +78,25 @@ class ValueLists:
     def bytes(self) -> int:
         """Bytes that the stored tuples take in the lists (not what is reserved for more)."""
         meta = self.lists.meta
-        slot = sum(getattr(self.lists, f).itemsize for f in SLOT_FIELDS)
-        node = sum(getattr(self.lists, f).itemsize for f in NODE_FIELDS) + 8
-        return int(len(self) * slot + self.keys * node + meta[kernel.ARENA_TOP] - meta[kernel.ARENA_DEAD])
+        node = kernel.NODE.itemsize + 2 * self.lists.table.itemsize  # at most half of the table is used
+        keys = self.keys * node + meta[kernel.ARENA_TOP] - meta[kernel.ARENA_DEAD]
+        return int(len(self) * kernel.SLOT.itemsize + keys)
 
-    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> Int64s:
-        """Store the tuples `which` of a batch whose rows are segment `segment`. Returns their slots, in that order."""
+    def insert(self, which: Int64s, times: Int64s, keys: Keys, segment: int) -> tuple[Int64s, Int64s]:
+        """Store the tuples `which` of a batch whose rows are segment `segment`; gives them by time, and their slots."""
         self._make_room(which.size, keys)
-        ordered = np.argsort(times[which], kind="stable")
+        which = by_time(times, which)
         slots = np.empty(which.size, np.int64)
-        kernel.insert(self.lists, which[ordered], times, keys.words, keys.data, keys.offsets, slots)
-        self.lists.segment[slots] = segment
-        self.lists.row[slots] = which[ordered]
-        self.lists.matched[slots] = 0
-        self._note(self.lists.node[slots])
-        placed = np.empty_like(slots)
-        placed[ordered] = slots
-        return placed
+        kernel.insert(self.lists, which, times, keys.words, keys.data, keys.offsets, segment, slots)
+        if self._watched:
+            self._note(self.lists.node[slots])
+        return which, slots
 
     def probe(
         self, which: Int64s, times: Int64s, keys: Keys, back: int, ahead: int, track: bool = False
     ) -> Iterator[tuple[Int64s, Int64s]]:
         """Pairs (row of the batch, slot) with one key and ``time - back <= stored time <= time + ahead``, in chunks."""
-        cursor = np.array([0, kernel.NIL, 0])
+        cursor = np.zeros(kernel.PROBE_CURSOR, np.int64)
         rows = np.empty(CHUNK, np.int64)
         slots = np.empty(CHUNK, np.int64)
         while cursor[0] < which.size:
@@ -142,7 +135,8 @@ class ValueLists:
         nodes = np.empty(which.size, np.int64)
         closings.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
         fresh = nodes[nodes > kernel.NIL]
-        self._note(fresh)
+        if self._watched:
+            self._note(fresh)
         return fresh, kernel.NIL - 1 - nodes[nodes < kernel.NIL]
 
     def nodes_of(self, which: Int64s, keys: Keys) -> Int64s:
@@ -205,22 +199,25 @@ class ValueLists:
         slots = np.flatnonzero(self.lists.node[: self.slots] != kernel.NIL)
         return slots[np.argsort(self.lists.time[slots], kind="stable")]
 
+    @property
+    def _watched(self) -> bool:
+        """Whether there is an ordered index that wants to know of new nodes."""
+        return bool(self.lists.meta[kernel.BORN] != kernel.NIL)
+
     def _note(self, nodes: AnyArray) -> None:
-        """Tell the ordered index, if there is one, of nodes that may be new."""
-        meta = self.lists.meta
-        if meta[kernel.BORN] != kernel.NIL:
-            some = np.unique(nodes)
-            self._grow(("born",), int(meta[kernel.BORN]) + some.size)
-            self.lists.born[meta[kernel.BORN] : meta[kernel.BORN] + some.size] = some
-            meta[kernel.BORN] += some.size
+        """Tell the ordered index of nodes that may be new."""
+        meta, some = self.lists.meta, np.unique(nodes)
+        self._grow("born", int(meta[kernel.BORN]) + some.size)
+        self.lists.born[meta[kernel.BORN] : meta[kernel.BORN] + some.size] = some
+        meta[kernel.BORN] += some.size
 
     def _make_room(self, n: int, keys: Keys, *, tuples: bool = True) -> None:
         meta = self.lists.meta
         if tuples:
-            self._grow(SLOT_FIELDS, len(self) + n)
+            self._grow("slots", len(self) + n)
         if meta[kernel.BORN] > 1024 + 2 * self.keys:
             meta[kernel.BORN] = kernel.NIL  # cheaper to look at all nodes than at so many notes
-        self._grow(NODE_FIELDS, self.keys + n)
+        self._grow("nodes", self.keys + n)
         need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
         if need > self.lists.arena.size:
             if meta[kernel.ARENA_DEAD] * 2 > meta[kernel.ARENA_TOP]:
@@ -228,17 +225,15 @@ class ValueLists:
                 kernel.pack_arena(self.lists, fresh)
                 self.lists.arena[:] = fresh
                 need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
-            self._grow(("arena",), need)
+            self._grow("arena", need)
         if (self.keys + n) * 2 > self.lists.table.size:
             cells = 1 << int((self.keys + n) * 2 - 1).bit_length()
-            table = self.arrays.allocate(f"{self.name}.table", cells, np.int32)
-            self.lists = self.lists._replace(table=table)
+            self._parts["table"] = self.arrays.allocate(f"{self.name}.table", cells, np.int32)
+            self.lists = kernel.views(self._parts)
             kernel.fill_table(self.lists)
 
-    def _grow(self, fields: tuple[str, ...], need: int) -> None:
-        have = getattr(self.lists, fields[0]).size
+    def _grow(self, part: str, need: int) -> None:
+        have = self._parts[part].size
         if need > have:
-            larger = max(need, have + have // 2)
-            self.lists = self.lists._replace(
-                **{f: self.arrays.grow(f"{self.name}.{f}", getattr(self.lists, f), larger) for f in fields}
-            )
+            self._parts[part] = self.arrays.grow(f"{self.name}.{part}", self._parts[part], max(need, have + have // 2))
+            self.lists = kernel.views(self._parts)

@@ -1,0 +1,59 @@
+"""Rows in order of time. Pure-Python twin: ``sorted`` with the time as key."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from watersmeet.kernels.compiling import kernel
+
+#: Steps that a row may go on average inside its bucket before it is better to sort otherwise.
+PATIENCE = 8
+
+
+@kernel
+def ascending(times, which):
+    """Whether the rows `which` stand in order of time."""
+    for k in range(1, which.size):  # noqa: SIM110  # Numba compiles no generators
+        if times[which[k]] < times[which[k - 1]]:
+            return False
+    return True
+
+
+@kernel
+def by_time(times, which, out):
+    """Put the rows `which` into `out` in order of time, equal times as they stand. False (`out` is spoilt) if their
+    times bunch so much that this would take long.
+
+    Streams are nearly in order and nearly even: rows go to as many buckets of time as there are rows, and are then
+    moved a few places at most.
+    """
+    n = which.size
+    low = times[which[0]]
+    high = low
+    for k in range(n):
+        low = min(low, times[which[k]])
+        high = max(high, times[which[k]])
+    shift = 0
+    while (high - low) >> shift > n:
+        shift += 1
+    starts = np.zeros(((high - low) >> shift) + 2, np.int64)
+    for k in range(n):
+        starts[((times[which[k]] - low) >> shift) + 1] += 1
+    for b in range(1, starts.size):
+        starts[b] += starts[b - 1]
+    for k in range(n):
+        b = (times[which[k]] - low) >> shift
+        out[starts[b]] = which[k]
+        starts[b] += 1
+    steps = 0
+    for k in range(1, n):
+        i = out[k]
+        j = k
+        while j > 0 and times[out[j - 1]] > times[i]:
+            out[j] = out[j - 1]
+            j -= 1
+        out[j] = i
+        steps += k - j
+        if steps > PATIENCE * n:
+            return False
+    return True

@@ -1,0 +1,37 @@
+"""The work of a query as its progress tells it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+#: Name of the observed metrics in a query's progress, and of the one field they have: what each shard said.
+METRICS, SHARDS = "watersmeet", "shards"
+
+
+def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: str = METRICS) -> dict[str, Any]:
+    """Counters of one batch, summed over the shards: rows_in, results, late, stored, state_bytes and so on.
+
+    `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field `shards` has
+    the counters of each shard. A batch without them (no shard was called) gives an empty dictionary.
+    """
+    told = progress["observedMetrics"] if isinstance(progress, Mapping) else progress.observedMetrics
+    said = told.get(metrics)
+    shards = [json.loads(note) for note in (said[SHARDS] or ())] if said is not None else []
+    if not shards:
+        return {}
+    sums = {name: sum(s[name] for s in shards) for name, value in shards[0].items() if type(value) is int}
+    del sums["shard"]
+    return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}
+
+
+def observed(is_stats: Column, note: Column) -> Column:
+    """What is observed: one aggregate over all rows, because every one is asked about every result."""
+    return F.collect_list(F.when(is_stats, note)).alias(SHARDS)

@@ -1,0 +1,29 @@
+"""Rows in order of time."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.kernels import sorting
+from watersmeet.state.index import by_time
+
+
+@given(st.lists(st.integers(-(1 << 59), 1 << 59) | st.integers(0, 20), max_size=40), st.randoms(use_true_random=False))
+def test_rows_by_time_are_what_a_stable_sort_gives(times: list[int], random) -> None:
+    which = random.sample(range(len(times)), random.randint(0, len(times)))
+    ordered = by_time(np.array(times, np.int64), np.array(which, np.int64))
+    assert ordered.tolist() == sorted(which, key=lambda row: times[row])
+
+
+def test_times_that_bunch_are_given_up_and_sorted_otherwise() -> None:
+    times = np.append(np.arange(10_000)[::-1], 1 << 58)  # but for one row all fall into one bucket, in reverse
+    which = np.arange(times.size)
+    assert not sorting.by_time(times, which, np.empty_like(which))
+    assert by_time(times, which).tolist() == [*range(9_999, -1, -1), 10_000]
+
+
+def test_rows_in_order_are_not_copied() -> None:
+    which = np.arange(5)
+    assert by_time(np.array([1, 1, 2, 3, 3]), which) is which
