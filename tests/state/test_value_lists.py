@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
         arrays, found = self.lists.lists, []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(value_lists, "CHUNK", self.chunk)
-            for places, slots in self.lists.probe(which, times, keys, back, ahead):
+            for places, slots, _, _ in self.lists.probe(which, times, keys, back, ahead):
                 assert 0 < places.size <= self.chunk
                 found += [
                     (int(p), int(arrays.segment[s]), int(arrays.row[s])) for p, s in zip(places, slots, strict=True)
@@ -260,7 +260,7 @@ def test_keys_are_found_while_others_go(key: Any) -> None:
     everything = encode([pa.array([key(i) for i in range(n)])])
     for gone in range(0, n + 1, 20):
         lists.expire_before(gone, left)
-        found = [row for rows, _ in lists.probe(np.arange(n), np.arange(n), everything, 0, 0) for row in rows]
+        found = [row for rows, *_ in lists.probe(np.arange(n), np.arange(n), everything, 0, 0) for row in rows]
         assert found == list(range(gone, n))
 
 
@@ -291,7 +291,7 @@ def test_looking_stops_at_the_edge_of_the_window() -> None:
     lists = ValueLists()
     insert(lists, list(range(1000)), [7] * 1000)
     now = np.array([1000])
-    assert [s.size for _, s in lists.probe(np.array([0]), now, encode([pa.array([7])]), 10, 0)] == [10]
+    assert [found.shape[1] for found in lists.probe(np.array([0]), now, encode([pa.array([7])]), 10, 0)] == [10]
     assert lists.looked_at == 10
 
 

@@ -101,7 +101,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         if batch.ended or (said is not None and said.ended):
             self.progress[i] = AFTER_ALL
 
-    def _results(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> pa.Table:
+    def _results(self, i: int, rows: Int32s | Int64s, numbers: Int32s, places: Int32s) -> pa.Table:
         """New rows of stream i beside the stored ones of the other they match, which are grouped by segment number."""
         other = self.query.streams[1 - i]
         self.counters.results += rows.size

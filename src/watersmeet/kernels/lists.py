@@ -281,12 +281,13 @@ def insert(lists, order, times, words, data, offsets, segment, slots):
 
 
 @kernel
-def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor, out_row, out_slot):
+def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor, out):
     """Pairs (row, slot) with equal keys and ``time[row] - back <= time[slot] <= time[row] + ahead``.
 
-    Fills the output arrays as far as they go and returns how many; `cursor` = (first row of the group, 1 + the row of
-    it that is next or 0 before all, tuples looked at, next slot of each row of the group) lets the next call go on
-    where this one stopped. Done when cursor[0] == order.size. With `track` the tuples found are noted as matched.
+    Fills the columns of `out` (row; slot; segment of the stored tuple and row there) as far as they go and returns how
+    many; `cursor` = (first row of the group, 1 + the row of it that is next or 0 before all, tuples looked at, next
+    slot of each row of the group) lets the next call go on where this one stopped. Done when cursor[0] == order.size.
+    With `track` the tuples found are noted as matched.
 
     The rows of a group walk down their value lists side by side, so that one waits for memory while others work.
     """
@@ -317,15 +318,17 @@ def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor,
                     cursor[3 + r] = NIL
                     continue
                 if lists.time[s] <= t + ahead:
-                    if n_out == out_row.size:
+                    if n_out == out.shape[1]:
                         cursor[0] = k
                         cursor[1] = r + 1
                         cursor[2] += looked
                         return n_out
                     if track:
                         lists.matched[s] = 1
-                    out_row[n_out] = i
-                    out_slot[n_out] = s
+                    out[0, n_out] = i
+                    out[1, n_out] = s
+                    out[2, n_out] = lists.segment[s]
+                    out[3, n_out] = lists.row[s]
                     n_out += 1
                 looked += 1
                 s = np.int64(lists.older[s])

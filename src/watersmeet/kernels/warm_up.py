@@ -25,7 +25,7 @@ def warm_up(*algorithms: str) -> None:
     lists.clear(empty)
     lists.insert(empty, one, one, one, data, two, 0, one.copy())
     cursor = np.zeros(lists.PROBE_CURSOR, np.int64)
-    lists.probe(empty, one, one, one, data, two, 0, 0, False, cursor, one.copy(), one.copy())
+    lists.probe(empty, one, one, one, data, two, 0, 0, False, cursor, np.zeros((4, 1), np.int32))
     lists.fill_table(empty)
     lists.pack_arena(empty, np.zeros(16, np.uint8))
     nodes, left = one.copy(), np.zeros(16, np.int64)

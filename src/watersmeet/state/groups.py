@@ -71,7 +71,7 @@ class GroupState(StreamState[ValueLists]):
         found, which = np.unique(nodes, return_index=True)
         which = which[found != kernel.NIL]
         times = np.zeros(len(keys), np.int64)
-        slots = [s.copy() for _, s in self.lists.probe(which, times, keys, _ALL_TIME, _ALL_TIME)]
+        slots = [found[1].astype(np.int64) for found in self.lists.probe(which, times, keys, _ALL_TIME, _ALL_TIME)]
         return self.rows(np.concatenate(slots) if slots else np.empty(0, np.int64))
 
     def rows(self, slots: Int64s) -> tuple[pa.Table, Int64s]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.model.queries import JoinQuery
+from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Int64s
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.segments import slices
@@ -56,7 +57,7 @@ class Unmatched:
             rows = np.flatnonzero(~arrivals.keys.valid & (arrivals.times >= progress))
             self._unkeyed.append((i, arrivals.rows.take(pa.array(rows))))
 
-    def match(self, i: int, rows: Int64s) -> None:
+    def match(self, i: int, rows: Int32s) -> None:
         """These rows of the batch stand in results; the stored ones were noted by the probe."""
         if self.tracks(i):
             self.matched[i][rows] = True

@@ -94,19 +94,21 @@ class ValueLists:
 
     def probe(
         self, which: Int64s, times: Int64s, keys: Keys, back: int, ahead: int, track: bool = False
-    ) -> Iterator[tuple[Int64s, Int64s]]:
-        """Pairs (row of the batch, slot) with one key and ``time - back <= stored time <= time + ahead``, in chunks."""
+    ) -> Iterator[Int32s]:
+        """Pairs with one key and ``time - back <= stored time <= time + ahead``, in chunks.
+
+        Each chunk is four rows: the batch's rows; the slots of the stored tuples; their segments, and their rows there.
+        """
         cursor = np.zeros(kernel.PROBE_CURSOR, np.int64)
-        rows = np.empty(CHUNK, np.int64)
-        slots = np.empty(CHUNK, np.int64)
+        out = np.empty((4, CHUNK), np.int32)
         while cursor[0] < which.size:
             n = kernel.probe(
-                self.lists, which, times, keys.words, keys.data, keys.offsets, back, ahead, track, cursor, rows, slots
+                self.lists, which, times, keys.words, keys.data, keys.offsets, back, ahead, track, cursor, out
             )
             self.looked_at += int(cursor[2])
             cursor[2] = 0
             if n:
-                yield rows[:n], slots[:n]
+                yield out[:, :n]
 
     def expire_before(self, time: int, left: Int64s) -> int:
         """Forget all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
