@@ -1,0 +1,129 @@
+"""The cost of each operator, by its name in `joins.JOINS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from watersmeet.cost import binary, memory, multiway, window_oblivious
+from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters, Statistics
+from watersmeet.cost.work import Cost, Work
+from watersmeet.errors import QueryError
+
+Model = Callable[[Parameters], Cost]
+
+
+def nested_loop(p: Parameters) -> Cost:
+    """Eq. 1 of Kostowski and Claypool; windows are cleaned with every arrival."""
+    return _windowed(p, replace(binary.nested_loops(*_two(p)), checked=2 * sum(s.rate for s in p.streams)))
+
+
+def hash_join(p: Parameters) -> Cost:
+    """Eq. 2 of Kostowski and Claypool with one bucket per key; what leaves its window is found without a look."""
+    return _windowed(p, binary.hashed(*_two(p.indexed([PER_KEY, PER_KEY]))))
+
+
+def windowed_hash(p: Parameters) -> Cost:
+    """Eq. 2 with `buckets` circular buffers and an invalidation strategy, which leaves stale tuples in each."""
+    a, b = _two(p)
+    work = replace(binary.hashed(a, b), checked=binary.checked_buckets(a, b, p.invalidation))
+    stale = (
+        a.buckets * binary.stale_tuples(a, b, p.invalidation),
+        b.buckets * binary.stale_tuples(b, a, p.invalidation),
+    )
+    return _stored(p, work, tuple(memory.window_state(p, i) + stale[i] for i in (0, 1)))
+
+
+def pwjoin(p: Parameters) -> Cost:
+    """A hash join of windows that punctuations have thinned: probes meet what is still stored."""
+    closing = [memory.closing_rate(p, i) for i in (0, 1)]
+    late = [memory.behind(p, i) for i in (0, 1)]
+    each = list(zip(_two(p), closing, late, strict=True))
+    met = [replace(s, tuples=memory.steady_state(s, rate)) for s, rate, _ in each]
+    gone = sum(s.rate * memory.purged_share(s, rate, extra) for s, rate, extra in each)
+    work = binary.hashed(*(replace(s, buckets=PER_KEY) for s in met))
+    said = sum(s.punctuation_rate for s in p.streams)
+    work = replace(work, lookups=work.lookups + said, invalidated=work.invalidated - gone, purged=gone)
+    return _stored(p, work, tuple(memory.steady_state(*one) for one in each))
+
+
+def naive_multiway(p: Parameters) -> Cost:
+    """One order for all: that of the first stream's arrivals."""
+    orders = p.orders or (tuple(range(len(p.streams))),)
+    return _windowed(p, multiway.naive_multiway(p, orders[0]) + _upkeep(p))
+
+
+def eager(p: Parameters) -> Cost:
+    """New tuples outermost; indexes as the streams' `buckets` say, so it is the cost of `hybrid` as well."""
+    return _windowed(p, multiway.eager(replace(p, interval=0.0), _orders(p)) + _upkeep(p))
+
+
+def lazy(p: Parameters) -> Cost:
+    """As `eager`, every `interval`, over windows that hold that much more."""
+    return _windowed(p, multiway.lazy(p, _orders(p)) + _upkeep(p))
+
+
+def general_lazy(p: Parameters) -> Cost:
+    """Any order per origin. Without orders of its own: new tuples first."""
+    if not p.interval:
+        raise QueryError(
+            "`interval` is 0; a lazy join is evaluated every so often, and its cost depends on how often.",
+            hint="give the seconds between two evaluations, or take `eager`.",
+        )
+    orders = p.orders or tuple((i, *multiway.without(range(len(p.streams)), i)) for i in range(len(p.streams)))
+    return _windowed(p, multiway.general_lazy(p, orders) + _upkeep(p))
+
+
+def wo_join(p: Parameters) -> Cost:
+    """Buffers of Eq. 8 in place of windows, over indexes of one bucket per key."""
+    tuples = tuple(window_oblivious.buffer(p, i) for i in range(len(p.streams)))
+    held = tuple(replace(s, tuples=t, buckets=PER_KEY) for s, t in zip(p.streams, tuples, strict=True))
+    q = replace(p, streams=held)
+    return _stored(p, multiway.eager(q, _orders(q)) + _upkeep(p), tuples)
+
+
+COST_MODELS: dict[str, Model] = {
+    "hash": hash_join,
+    "nested_loop": nested_loop,
+    "windowed_hash": windowed_hash,
+    "pjoin": pwjoin,
+    "pwjoin": pwjoin,
+    "naive_multiway": naive_multiway,
+    "eager": eager,
+    "lazy": lazy,
+    "general_lazy": general_lazy,
+    "hybrid": eager,
+    "wo_join": wo_join,
+}
+#: Models of operators that are not in `joins.JOINS` yet.
+AHEAD_OF_THE_JOINS = ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid", "wo_join")
+
+
+def scans(p: Parameters) -> Parameters:
+    """The same without any index."""
+    return p.indexed([SCAN] * len(p.streams))
+
+
+def _two(p: Parameters) -> tuple[Statistics, Statistics]:
+    if len(p.streams) != 2:
+        raise QueryError(f"this model is of two streams; {len(p.streams)} given.", hint='take "eager" for more.')
+    a, b = p.streams
+    return a, b
+
+
+def _orders(p: Parameters) -> tuple[Order, ...]:
+    return p.orders or multiway.one_order(range(len(p.streams)))
+
+
+def _upkeep(p: Parameters) -> Work:
+    """Every tuple arrives, enters and leaves once."""
+    arriving = sum(s.rate for s in p.streams)
+    return Work(rows_in=arriving, inserted=arriving, invalidated=arriving)
+
+
+def _windowed(p: Parameters, work: Work) -> Cost:
+    return _stored(p, work, tuple(memory.window_state(p, i) for i in range(len(p.streams))))
+
+
+def _stored(p: Parameters, work: Work, tuples: tuple[float, ...]) -> Cost:
+    return Cost(work, tuples, sum(t * s.row_bytes for t, s in zip(tuples, p.streams, strict=True)))

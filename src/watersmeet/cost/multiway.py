@@ -1,0 +1,127 @@
+"""Several streams on a common key, nothing kept in between: loops inside loops, in an order.
+
+A loop over the window of stream j costs, per combination found so far, the tuples that a probe meets: C_j / b_j, where
+b_j is the number of buckets of its index (1: the window is scanned), and lets C_j / max(d, v_j) of them through: keys
+are uniform, value sets contain each other, d is the least distinct count of the streams so far. Tuples per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from watersmeet.cost.parameters import Order, Parameters, Statistics
+from watersmeet.cost.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One loop: tuples that it runs over, how many of them are in the window, keys, buckets."""
+
+    stored: float
+    inside: float
+    distinct: float
+    buckets: float
+
+    @classmethod
+    def window(cls, s: Statistics, grown: float) -> _Loop:
+        """Over a window that holds what came in `grown` seconds more than its length."""
+        return cls(s.window_tuples + s.rate * grown, s.window_tuples, s.distinct, s.buckets)
+
+    @classmethod
+    def news(cls, s: Statistics, tuples: float) -> _Loop:
+        """Over new tuples of a stream, which no index knows."""
+        return cls(tuples, tuples, s.distinct, 1.0)
+
+
+def _nest(loops: Sequence[_Loop], news: int) -> Work:
+    """Lookups, tuples looked at and results of the loops; `news` is the place of the new tuples.
+
+    New tuples in the outermost loop are at hand and cost nothing to look at; a window there is scanned whole. What
+    the windows hold too much is sorted out as soon as the new tuple is known.
+    """
+    first = loops[0]
+    combinations = first.stored
+    probed = 0.0 if news == 0 else first.stored
+    lookups, distinct, surplus = 0.0, first.distinct, 1.0
+    for place, loop in enumerate(loops):
+        if place:
+            keys = max(distinct, loop.distinct)
+            lookups += combinations
+            probed += combinations * loop.stored / min(loop.buckets, keys)
+            combinations *= loop.stored / keys
+            distinct = min(distinct, loop.distinct)
+        surplus *= loop.inside / loop.stored if loop.stored else 1.0
+        if place >= news:
+            combinations *= surplus
+            surplus = 1.0
+    return Work(lookups=lookups, probed=probed, results=combinations)
+
+
+def _total(works: Iterable[Work]) -> Work:
+    return sum(works, Work())
+
+
+def without(order: Sequence[int], i: int) -> Order:
+    """The order in which an arrival of stream i meets the others."""
+    return tuple(j for j in order if j != i)
+
+
+def one_order(order: Sequence[int]) -> tuple[Order, ...]:
+    """A global order as what each stream's arrivals make of it."""
+    return tuple(without(order, i) for i in sorted(order))
+
+
+def from_origin(p: Parameters, i: int, order: Sequence[int]) -> Work:
+    """Work of the arrivals of stream i, which meet the windows of `order`, one loop inside the other.
+
+    ``λ_i · ( C_o1 + m_1·C_o2 + m_1·m_2·C_o3 + … )`` tuples looked at per second, ``m_1 = C_o1 / max(v_i, v_o1)``,
+    ``m_2 = C_o2 / max(min(v_i, v_o1), v_o2)``, …; over hash indexes each scanned C_oj is C_oj / b_oj.
+    """
+    grown = p.interval + p.expiration / 2
+    loops = [_Loop.news(p.streams[i], 1.0), *(_Loop.window(p.streams[j], grown) for j in order)]
+    return _nest(loops, 0).times(p.streams[i].rate)
+
+
+def eager(p: Parameters, orders: Sequence[Order]) -> Work:
+    """The new tuple outermost, then the other windows in order: the sum of `from_origin` over all streams.
+
+    With ``one_order(O)`` it is Golab and Özsu's eager multi-way join with the global order O (spec 6.3). Tuples that
+    wait for their removal (`expiration`) are looked at, too: half of what comes between two removals, on average.
+    """
+    return _total(from_origin(p, i, order) for i, order in enumerate(orders))
+
+
+#: Every `interval` each new tuple as in `eager`. A window must then reach back from the oldest new tuple, so that a
+#: probe meets what came in T + interval; with interval = 0 it is the same.
+lazy = eager
+
+
+def general_lazy(p: Parameters, orders: Sequence[Order]) -> Work:
+    """Every τ = `interval`, for each origin stream any order of all streams; new tuples need not be outermost.
+
+    ``(1/τ) Σ_i ( S_o1 + S_o1·S_o2 + S_o1·m_2·S_o3 + … )`` with S_j = λ_j (T_j + τ) for a window and λ_i τ for the
+    new tuples of the origin; the first term is missing where they are outermost. orders[i] = (i, …) is `lazy`.
+    """
+    grown = p.interval + p.expiration / 2
+    works = []
+    for i, order in enumerate(orders):
+        new = p.streams[i].rate * p.interval
+        loops = [_Loop.news(p.streams[j], new) if j == i else _Loop.window(p.streams[j], grown) for j in order]
+        works.append(_nest(loops, order.index(i)).times(1 / p.interval))
+    return _total(works)
+
+
+def naive_multiway(p: Parameters, order: Order) -> Work:
+    """The plan's order as it stands; the new tuple takes the place of its own window.
+
+    ``Σ_i λ_i ( C_o1 + C_o1·C_o2 + C_o1·m_2·C_o3 + … )`` with C_i = 1 for the origin, whose term is missing where it
+    is outermost. An arrival on an inner stream thus runs through windows that it has not narrowed yet.
+    """
+    works = []
+    for i, s in enumerate(p.streams):
+        loops = [
+            _Loop.news(s, 1.0) if j == i else _Loop.window(p.streams[j], p.interval + p.expiration / 2) for j in order
+        ]
+        works.append(_nest(loops, order.index(i)).times(s.rate))
+    return _total(works)

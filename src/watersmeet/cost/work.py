@@ -1,0 +1,78 @@
+"""Work, counted as the running joins count it, and what it takes on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Events of one second, or of one batch; the names are those of `model.outputs.Counters`."""
+
+    rows_in: float = 0.0  # tuples that arrive
+    lookups: float = 0.0  # times that a window is asked for the tuples of a key
+    probed: float = 0.0  # stored tuples looked at
+    results: float = 0.0
+    inserted: float = 0.0
+    checked: float = 0.0  # buckets looked into for tuples to invalidate
+    invalidated: float = 0.0
+    purged: float = 0.0  # tuples that left because their key was closed
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def times(self, factor: float) -> Work:
+        return Work(*(factor * getattr(self, f.name) for f in fields(self)))
+
+    @classmethod
+    def counted(cls, counters: Mapping[str, float]) -> Work:
+        """What a running join counted. One that does not count its lookups makes one for each tuple it takes in."""
+        known = {f.name: float(counters[f.name]) for f in fields(cls) if f.name in counters}
+        taken = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)
+        return cls(**{"lookups": taken} | known)
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Nanoseconds of each event of `Work`, of a byte moved, and of a batch as such.
+
+    The defaults were fitted (`cost.calibrate`) to the hash join on two cores of an AMD EPYC; see docs/cost.md.
+    """
+
+    rows_in: float = 30.0
+    lookups: float = 60.0
+    probed: float = 8.0
+    results: float = 60.0
+    inserted: float = 33.0
+    checked: float = 5.0
+    invalidated: float = 72.0
+    purged: float = 72.0
+    byte: float = 0.1
+    batch: float = 300_000.0
+
+    def price(self, work: Work) -> float:
+        """Nanoseconds that the work takes; per second of event time if it is the work of a second."""
+        return float(sum(getattr(self, f.name) * getattr(work, f.name) for f in fields(work)))
+
+    def as_dict(self) -> dict[str, float]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> Constants:
+        """The constants that `as_dict` gave; what is not among them has its default."""
+        return cls(**{f.name: float(known[f.name]) for f in fields(cls) if f.name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a join costs in the long run."""
+
+    work: Work  # per second of event time
+    tuples: tuple[float, ...]  # stored, of each stream
+    bytes: float
+
+    def cpu(self, constants: Constants) -> float:
+        """Nanoseconds of one core per second of event time."""
+        return constants.price(self.work)
