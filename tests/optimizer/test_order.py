@@ -107,16 +107,16 @@ def test_heuristic_from_an_origin_goes_by_what_is_left() -> None:
 
 
 def test_the_heuristics_loss() -> None:
-    """Against the exhaustive search over 200 settings, windows scanned: a few per cent as a rule, at times a multiple."""
+    """Against the exhaustive search over 200 settings: 2 % in the middle, two thirds for one in ten, once 5 times."""
     rng = random.Random(7)
     loss = []
     for _ in range(200):
         p = random_setting(rng, rng.choice((3, 4, 5)))
         loss.append(cost_of(p, one_order(heuristic(p))) / best_order(p, per_origin=False).cost)
     assert min(loss) >= 1 - 1e-11
-    assert median(loss) < 1.1
-    assert sorted(loss)[180] < 2
-    assert max(loss) < 15
+    assert median(loss) < 1.05
+    assert sorted(loss)[180] < 1.8
+    assert max(loss) < 6
 
 
 def test_with_equal_distinct_counts_the_heuristic_is_the_best() -> None:

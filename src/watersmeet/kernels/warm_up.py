@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import circular, closings, hashing, lists, tuple_at_a_time
+from watersmeet.kernels import circular, closings, hashing, lists, sketch, tuple_at_a_time
 from watersmeet.kernels.lists import KINDS
 
 #: The joins over circular buffers; their kernels are warmed for those who use them.
@@ -20,6 +20,7 @@ def warm_up(*algorithms: str) -> None:
     hashing.hash_rows(data, two, -1, one.copy())
     hashing.frame_column(data, two, np.ones(1, np.bool_), one.copy(), np.zeros(8, np.uint8))
     hashing.split_rows(one, 1, one.copy(), two.copy())
+    sketch.observe(one, one, one, 1, 0, one.copy(), np.zeros((2, 1 << sketch.PLACE_BITS), np.uint8))
     empty = lists.Lists(**{f: np.zeros(16, KINDS[f]) for f in lists.Lists._fields})
     lists.clear(empty)
     lists.insert(empty, one, one, one, data, two, one.copy())
