@@ -10,31 +10,31 @@ from watersmeet.cost.work import Constants, Work
 
 A = Statistics("a", rate=4, window=30, distinct=100, buckets=20)
 B = Statistics("b", rate=10, window=60, distinct=100, buckets=20)
-NOTHING = Constants(*[0.0] * 10)
+NOTHING = Constants(*[0.0] * 11)
 
 
 def test_nested_loops_is_equation_1() -> None:
     """λa = 4, λb = 10, Ta = 30, Tb = 60; c_inv = 2, c_ins = 3, c_scan = 5: 14·5 + 40·90·5 = 18070."""
     work = nested_loops(A, B)
-    assert work == Work(rows_in=14, lookups=14, probed=3600, results=36, inserted=14, invalidated=14)
-    assert Constants(0, 0, 5, 0, 3, 0, 2, 0, 0, 0).price(work) == 18070
+    assert work == Work(rows_in=14, lookups=14, scanned=3600, results=36, inserted=14, invalidated=14)
+    assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0).price(work) == 18070
 
 
 def test_hashed_is_equation_2() -> None:
     """The same with 20 buckets: 14·5 + 40·90·5 / 20 = 970."""
-    assert Constants(0, 0, 5, 0, 3, 0, 2, 0, 0, 0).price(hashed(A, B)) == 970
+    assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0).price(hashed(A, B)) == 970
 
 
 def test_each_side_has_its_own_buckets() -> None:
     """Arrivals of a meet 600 / 20, those of b 120 / 60."""
     a = Statistics("a", rate=4, window=30, distinct=100, buckets=60)
-    assert hashed(a, B).probed == 4 * 30 + 10 * 2
+    assert hashed(a, B).looked_at == 4 * 30 + 10 * 2
 
 
 @pytest.mark.parametrize(("buckets", "probed"), [(1, 3600), (10, 360), (100, 36), (101, 36), (1000, 36), (PER_KEY, 36)])
 def test_more_buckets_than_keys_part_nothing_more(buckets: float, probed: float) -> None:
     a, b = (Statistics(s.name, s.rate, s.window, s.distinct, buckets=buckets) for s in (A, B))
-    assert hashed(a, b).probed == pytest.approx(probed)
+    assert hashed(a, b).looked_at == pytest.approx(probed)
 
 
 def test_one_bucket_is_nested_loops() -> None:

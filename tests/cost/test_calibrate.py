@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 
 from watersmeet.cost.calibrate import fit
 from watersmeet.cost.work import Constants, Work
 
-TRUE = Constants(20, 50, 5, 80, 40, 3, 60, 90, 0.1, 200_000)
+TRUE = Constants(20, 50, 5, 2, 80, 40, 3, 60, 90, 0.1, 200_000)
 
 
-def batches(n: int, noise: float, seed: int = 1) -> list[tuple[dict[str, float], float]]:
+def batches(n: int, noise: float, seed: int = 1) -> list[tuple[Work, float]]:
     rng = np.random.default_rng(seed)
     samples = []
     for _ in range(n):
         size = 10 ** rng.uniform(2, 6)
-        work = Work(*(float(round(size * share)) for share in rng.uniform(0, 2, 8)))
+        work = Work(*(float(round(size * share)) for share in rng.uniform(0, 2, 9)))
         nanoseconds = (TRUE.price(work) + TRUE.batch) * (1 + noise * rng.standard_normal())
-        samples.append((asdict(work), nanoseconds / 1e9))
+        samples.append((work, nanoseconds / 1e9))
     return samples
 
 
@@ -32,14 +30,14 @@ def test_exact_times_give_the_constants_back() -> None:
 def test_noisy_times_predict_other_batches() -> None:
     found = fit(batches(200, noise=0.05))
     assert min(found.as_dict().values()) >= 0
-    for counters, seconds in batches(20, noise=0.0, seed=2):
-        predicted = (found.price(Work(**counters)) + found.batch) / 1e9
+    for work, seconds in batches(20, noise=0.0, seed=2):
+        predicted = (found.price(work) + found.batch) / 1e9
         assert predicted == pytest.approx(seconds, rel=0.1)
 
 
 def test_no_constant_is_negative() -> None:
     """The more is purged the less time it takes: purging is free then, it does not earn anything."""
-    samples = [({"rows_in": 100.0, "lookups": 0.0, "purged": float(k)}, (1000.0 - k) / 1e9) for k in range(0, 500, 50)]
+    samples = [(Work(rows_in=100.0, purged=float(k)), (1000.0 - k) / 1e9) for k in range(0, 500, 50)]
     found = fit(samples)
     assert found.purged == 0
     assert min(found.as_dict().values()) >= 0
@@ -47,7 +45,7 @@ def test_no_constant_is_negative() -> None:
 
 def test_what_no_batch_did_keeps_its_constant() -> None:
     start = Constants(purged=123.0)
-    found = fit([({"rows_in": 1000.0 * k, "lookups": 0.0}, (k + 1) / 1e3) for k in range(1, 9)], start)
+    found = fit([(Work(rows_in=1000.0 * k), (k + 1) / 1e3) for k in range(1, 9)], start)
     assert (found.purged, found.probed) == (123.0, start.probed)
     assert found.rows_in == pytest.approx(1000)
     assert found.batch == pytest.approx(1e6)

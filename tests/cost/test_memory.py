@@ -15,6 +15,7 @@ from watersmeet.cost.memory import (
     purged_share,
     retention,
     steady_state,
+    thinned,
     window_state,
 )
 from watersmeet.cost.parameters import Parameters, Statistics
@@ -47,10 +48,20 @@ def test_equation_1_in_the_best_case_and_beyond() -> None:
 def test_steady_state_by_hand() -> None:
     """50 keys, one closed every 2 s: a key lives 100 s on average, of which the window sees 15."""
     assert steady_state(B, 0.5) == pytest.approx(100 * 100 * (1 - math.exp(-0.15)))
-    assert purged_share(B, 0.5) == pytest.approx(1 - math.exp(-0.15))
+    assert purged_share(Parameters((A, B)), 1) == pytest.approx(1 - math.exp(-0.5 * 16 / 50))
     forever = Statistics("b", rate=100, distinct=50)
     assert steady_state(forever, 0.5) == 100 * 100
-    assert purged_share(forever, 0.5) == 1
+    assert purged_share(Parameters((A, forever)), 1) == 1
+    assert purged_share(Parameters((forever, A)), 1) == 0
+
+
+def test_equation_1_needs_to_know_the_keys_and_the_time() -> None:
+    known = Statistics("b", rate=100, window=15, distinct=50, keys_seen=120)
+    assert thinned(Parameters((A, known), elapsed=60), 1, 0) == 1500 * 0.75
+    assert thinned(Parameters((A, known), elapsed=60), 1, 2) == 1700 * 0.75
+    assert purged_share(Parameters((A, known), elapsed=60), 1) == 0.25
+    assert thinned(Parameters((A, known)), 1, 2) == steady_state(known, 0.5, 2)
+    assert thinned(Parameters((A, B), elapsed=60), 1, 2) == steady_state(B, 0.5, 2)
 
 
 @given(st.just(0.0) | st.floats(1e-9, 1000), st.floats(0, 100))

@@ -62,7 +62,7 @@ def test_eager_of_two_streams_is_the_hash_join() -> None:
 
 def test_the_order_is_the_parameters() -> None:
     worst = replace(ONE_FAST, orders=multiway.one_order((3, 2, 1, 0)))
-    assert (eager(ONE_FAST).work.probed, eager(worst).work.probed) == (16000, 86850)
+    assert (eager(ONE_FAST).work.looked_at, eager(worst).work.looked_at) == (16000, 86850)
 
 
 def test_punctuations_save_memory_and_probes() -> None:
@@ -71,9 +71,19 @@ def test_punctuations_save_memory_and_probes() -> None:
     plain, less = COST_MODELS["pwjoin"](TWO), COST_MODELS["pwjoin"](told)
     assert less.tuples[0] < plain.tuples[0]
     assert less.tuples[1] == pytest.approx(30 * 25 / 4 * (1 - math.exp(-4 * 6 / 25)))
-    assert less.work.probed < plain.work.probed
+    assert less.work.looked_at < plain.work.looked_at
     assert less.work.purged > 0
     assert less.work.lookups == plain.work.lookups + 8
+
+
+def test_equation_1_where_the_keys_since_the_start_are_known() -> None:
+    """A quarter of b's keys is closed, and none of a's."""
+    a, b = TWO.streams
+    told = replace(TWO, streams=(replace(a, punctuation_rate=0.5), replace(b, keys_seen=200.0)), elapsed=100.0)
+    cost = COST_MODELS["pwjoin"](told)
+    assert cost.tuples == (200, 180 * 0.75)
+    assert cost.work.purged == 30 * 0.25
+    assert cost.work.looked_at == pytest.approx((20 * 150 * 0.75 + 30 * 200) / 40)
 
 
 def test_pjoin_needs_no_window() -> None:
@@ -88,7 +98,7 @@ def test_window_oblivious_buffers_are_its_windows() -> None:
     p = Parameters((Statistics("a", 10, scrambling=9, distinct=5), Statistics("b", 10, scrambling=1, distinct=5)))
     cost = COST_MODELS["wo_join"](p)
     assert cost.tuples == (10, 10)
-    assert cost.work.probed == pytest.approx(2 * 10 * 10 / 5)
+    assert cost.work.looked_at == pytest.approx(2 * 10 * 10 / 5)
 
 
 def test_binary_models_take_two_streams() -> None:
@@ -105,3 +115,4 @@ def test_work_as_a_running_join_counts_it() -> None:
     counted = Work.counted({"rows_in": 10, "late": 2, "null_keys": 1, "probed": 30, "stored": 99})
     assert counted == Work(rows_in=10, lookups=7, probed=30)
     assert Work.counted({"rows_in": 10, "lookups": 25}).lookups == 25
+    assert Work.counted({"probed": 30}, scans=True) == Work(scanned=30)

@@ -15,7 +15,7 @@ from watersmeet.cost.parameters import PER_KEY, Order, Parameters
 
 
 def looked_at(p: Parameters, order: Order) -> float:
-    return multiway.eager(p, multiway.one_order(order)).probed
+    return multiway.eager(p, multiway.one_order(order)).looked_at
 
 
 def of_all_orders(p: Parameters) -> dict[Order, float]:
@@ -54,7 +54,7 @@ def test_best_of_all_24_orders_when_two_streams_are_fast() -> None:
 def test_one_arrival_worked_by_hand() -> None:
     """10 arrivals of a: 100 of b, 100/500 = 0.2 match; 0.2 of 200 of c, 0.2 * 200/50 = 0.8 match; 0.8 of 300 of d."""
     work = multiway.from_origin(ONE_FAST, 0, (1, 2, 3))
-    assert work.probed == pytest.approx(10 * (100 + 0.2 * 200 + 0.8 * 300))
+    assert work.looked_at == pytest.approx(10 * (100 + 0.2 * 200 + 0.8 * 300))
     assert work.lookups == pytest.approx(10 * (1 + 0.2 + 0.8))
     assert work.results == pytest.approx(10 * 0.8 * 300 / 40)
 
@@ -62,7 +62,7 @@ def test_one_arrival_worked_by_hand() -> None:
 def test_buckets_divide_what_is_looked_at_and_nothing_else() -> None:
     hashed = multiway.eager(ONE_FAST.indexed([5.0] * 4), multiway.one_order((3, 2, 1, 0)))
     scanned = multiway.eager(ONE_FAST, multiway.one_order((3, 2, 1, 0)))
-    assert hashed.probed == pytest.approx(86850 / 5)
+    assert hashed.looked_at == pytest.approx(86850 / 5)
     assert hashed.results == pytest.approx(scanned.results)
     assert hashed.lookups == pytest.approx(scanned.lookups)
 
@@ -72,7 +72,7 @@ def test_a_bucket_per_key_meets_matches_only(p: Parameters, data: st.DataObject)
     order = tuple(data.draw(st.permutations(range(len(p.streams)))))
     per_key = multiway.eager(p.indexed([PER_KEY] * len(p.streams)), multiway.one_order(order))
     many = multiway.eager(p.indexed([1e9] * len(p.streams)), multiway.one_order(order))
-    assert per_key.probed == many.probed
+    assert per_key.looked_at == many.looked_at
     matches = 0.0
     for i, s in enumerate(p.streams):
         found, keys = s.rate, s.distinct
@@ -80,7 +80,7 @@ def test_a_bucket_per_key_meets_matches_only(p: Parameters, data: st.DataObject)
             found *= p.streams[j].window_tuples / max(keys, p.streams[j].distinct)
             keys = min(keys, p.streams[j].distinct)
             matches += found
-    assert per_key.probed == pytest.approx(matches)
+    assert per_key.looked_at == pytest.approx(matches)
 
 
 @given(settings_of(), st.data())
@@ -100,23 +100,23 @@ def test_new_tuples_outermost_is_lazy_and_without_an_interval_eager(p: Parameter
     orders = multiway.one_order(tuple(range(n)))
     late = replace(p, interval=2.0)
     general = multiway.general_lazy(late, [(i, *order) for i, order in enumerate(orders)])
-    assert general.probed == pytest.approx(multiway.lazy(late, orders).probed)
+    assert general.looked_at == pytest.approx(multiway.lazy(late, orders).looked_at)
     assert multiway.lazy(replace(p, interval=0.0), orders) == multiway.eager(p, orders)
-    assert multiway.lazy(late, orders).probed >= multiway.eager(p, orders).probed
+    assert multiway.lazy(late, orders).looked_at >= multiway.eager(p, orders).looked_at
 
 
 def test_lazy_worked_by_hand() -> None:
     """Two streams, one tuple a second, windows of 10 s, evaluated every 5 s: probes meet 15 seconds, 10 match."""
     p = replace(setting((1, 1), (10, 10), (2, 2)), interval=5.0)
     work = multiway.lazy(p, ((1,), (0,)))
-    assert (work.probed, work.results) == (30.0, 10.0)
+    assert (work.looked_at, work.results) == (30.0, 10.0)
     worse = multiway.general_lazy(p, ((1, 0), (0, 1)))  # 15 stored ones outermost, 5 new ones inside, every 5 s
-    assert (worse.probed, worse.results) == (2 * (15 + 15 * 5) / 5, 10.0)
+    assert (worse.looked_at, worse.results) == (2 * (15 + 15 * 5) / 5, 10.0)
 
 
 def test_tuples_that_wait_for_their_removal_are_looked_at() -> None:
     p = setting((1, 2), (10, 10), (2, 2))
-    assert multiway.eager(replace(p, expiration=4.0), ((1,), (0,))).probed == 1 * (20 + 4) + 2 * (10 + 2)
+    assert multiway.eager(replace(p, expiration=4.0), ((1,), (0,))).looked_at == 1 * (20 + 4) + 2 * (10 + 2)
 
 
 def test_naive_worked_by_hand() -> None:
@@ -125,7 +125,7 @@ def test_naive_worked_by_hand() -> None:
     First in the order: 10 + 2·10. Second: 10 (a's window) + 10·1 + 10·(1/5)·10. Third: 10 + 10·10 + 10·2·1.
     """
     p = setting((1, 1, 1), (10, 10, 10), (5, 5, 5))
-    assert multiway.naive_multiway(p, (0, 1, 2)).probed == pytest.approx(30 + 40 + 130)
+    assert multiway.naive_multiway(p, (0, 1, 2)).looked_at == pytest.approx(30 + 40 + 130)
     assert looked_at(p, (0, 1, 2)) == 90
 
 
@@ -135,6 +135,6 @@ def test_eager_scales_better_than_naive() -> None:
     for n in range(2, 7):
         p = setting((1,) * n, (100,) * n, (50,) * n)
         eager = looked_at(p, tuple(range(n)))
-        surplus.append(multiway.naive_multiway(p, tuple(range(n))).probed - eager)
+        surplus.append(multiway.naive_multiway(p, tuple(range(n))).looked_at - eager)
         assert surplus[-1] > (0.4 if n == 2 else 10) * eager
     assert surplus == sorted(surplus)

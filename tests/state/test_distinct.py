@@ -29,7 +29,7 @@ def test_registers_are_those_of_the_twin(words: list[int]) -> None:
 @pytest.mark.parametrize("n", [1, 2, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("step", [1, 1 << 20, -12345])
 def test_the_error_is_that_of_its_size(n: int, step: int) -> None:
-    """Standard error 4.6 %; three of them, or a key or two of few that share a register. Numbers in a row are no trap."""
+    """Standard error 4.6 %: three of them, or of few keys one or two that share a register; numbers in a row as any."""
     assert estimate(sketch(np.arange(n) * step)) == pytest.approx(n, rel=0.1 if n <= 100 else 0.14)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from watersmeet.cost.parameters import Statistics
+from dataclasses import replace
+
+from watersmeet.cost.parameters import PER_KEY, Statistics
 from watersmeet.cost.work import Work
 
 
@@ -21,7 +23,7 @@ def nested_loops(a: Statistics, b: Statistics) -> Work:
     return Work(
         rows_in=arriving,
         lookups=arriving,
-        probed=a.rate * b.window_tuples + b.rate * a.window_tuples,
+        scanned=a.rate * b.window_tuples + b.rate * a.window_tuples,
         results=results(a, b),
         inserted=arriving,
         invalidated=arriving,
@@ -35,16 +37,11 @@ def hashed(a: Statistics, b: Statistics) -> Work:
     Beyond the number of distinct keys more buckets part nothing more: N counts as ``min(N, max(va, vb))``.
     """
     keys = max(a.distinct, b.distinct)
-    whole = nested_loops(a, b)
-    probed = a.rate * b.window_tuples / min(b.buckets, keys) + b.rate * a.window_tuples / min(a.buckets, keys)
-    return Work(
-        rows_in=whole.rows_in,
-        lookups=whole.lookups,
-        probed=probed,
-        results=whole.results,
-        inserted=whole.inserted,
-        invalidated=whole.invalidated,
-    )
+    work = replace(nested_loops(a, b), scanned=0.0)
+    for arriving, probed in ((a, b), (b, a)):
+        met = arriving.rate * probed.window_tuples / min(probed.buckets, keys)
+        work += Work(probed=met) if probed.buckets == PER_KEY else Work(scanned=met)
+    return work
 
 
 def checked_buckets(a: Statistics, b: Statistics, invalidation: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from watersmeet.cost.work import Constants, Work
 
 
-def fit(samples: Iterable[tuple[Mapping[str, float], float]], start: Constants | None = None) -> Constants:
-    """Constants with which the counters of each sample best explain its seconds.
+def fit(samples: Iterable[tuple[Work, float]], start: Constants | None = None) -> Constants:
+    """Constants with which the work of each batch best explains its seconds; `Work.counted` makes it of counters.
 
     Least squares of the relative error, so that small batches count as much as large ones, over the events of `Work`
     and the batch as such. An event that no sample has, and a byte, keep the constant of `start`. No constant is
@@ -20,7 +20,7 @@ def fit(samples: Iterable[tuple[Mapping[str, float], float]], start: Constants |
     and is it where no event left out would come back.
     """
     start = start or Constants()
-    pairs = [(Work.counted(counters), seconds) for counters, seconds in samples if seconds > 0]
+    pairs = [(work, seconds) for work, seconds in samples if seconds > 0]
     names = [f.name for f in fields(Work)]
     events = np.array([[getattr(work, n) for n in names] + [1.0] for work, _ in pairs])
     nanoseconds = np.array([seconds * 1e9 for _, seconds in pairs])

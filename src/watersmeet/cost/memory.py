@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from watersmeet.cost.parameters import Parameters, Statistics
 
@@ -51,13 +52,30 @@ def steady_state(s: Statistics, closing_rate: float, extra: float = 0.0) -> floa
     """
     if not closing_rate:
         return s.window_tuples + s.rate * extra
-    stored = s.rate * purged_share(s, closing_rate, extra) * s.distinct / closing_rate
+    stored = s.rate * -math.expm1(-closing_rate * (s.window + extra) / s.distinct) * s.distinct / closing_rate
     return stored if s.tuples is None else min(stored, s.tuples + s.rate * extra)
 
 
-def purged_share(s: Statistics, closing_rate: float, extra: float = 0.0) -> float:
-    """Of a stream's tuples those whose key is closed before their window has passed: ``1 − e^{−λp R / v}``."""
-    return -math.expm1(-closing_rate * (s.window + extra) / s.distinct) if closing_rate else 0.0
+def thinned(p: Parameters, i: int, extra: float) -> float:
+    """Tuples of stream i in its window and `extra` seconds beyond, as its own and the others' figures let expect.
+
+    Eq. 1 where it can be asked: the keys seen since the start are known, and when that was. Otherwise `steady_state`.
+    """
+    s, closing = p.streams[i], closing_rate(p, i)
+    if s.keys_seen is None or math.isinf(p.elapsed):
+        return steady_state(s, closing, extra)
+    whole = replace(s, tuples=s.window_tuples + s.rate * extra)
+    return punctuated_state(whole, closing, p.elapsed, s.keys_seen)
+
+
+def purged_share(p: Parameters, i: int) -> float:
+    """Of stream i's tuples those that a closing removes, not their window: of Eq. 1, or ``1 − e^{−λp R / v}``."""
+    s, closing = p.streams[i], closing_rate(p, i)
+    if not closing:
+        return 0.0
+    if s.keys_seen is None or math.isinf(p.elapsed):
+        return -math.expm1(-closing * retention(p, i) / s.distinct)
+    return min(closing * p.elapsed / s.keys_seen, 1.0)
 
 
 def closing_rate(p: Parameters, i: int) -> float:

@@ -36,15 +36,12 @@ def windowed_hash(p: Parameters) -> Cost:
 
 def pwjoin(p: Parameters) -> Cost:
     """A hash join of windows that punctuations have thinned: probes meet what is still stored."""
-    closing = [memory.closing_rate(p, i) for i in (0, 1)]
-    late = [memory.behind(p, i) for i in (0, 1)]
-    each = list(zip(_two(p), closing, late, strict=True))
-    met = [replace(s, tuples=memory.steady_state(s, rate)) for s, rate, _ in each]
-    gone = sum(s.rate * memory.purged_share(s, rate, extra) for s, rate, extra in each)
-    work = binary.hashed(*(replace(s, buckets=PER_KEY) for s in met))
+    a, b = (replace(s, tuples=memory.thinned(p, i, 0.0), buckets=PER_KEY) for i, s in enumerate(_two(p)))
+    gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
     said = sum(s.punctuation_rate for s in p.streams)
+    work = binary.hashed(a, b)
     work = replace(work, lookups=work.lookups + said, invalidated=work.invalidated - gone, purged=gone)
-    return _stored(p, work, tuple(memory.steady_state(*one) for one in each))
+    return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i)) for i in (0, 1)))
 
 
 def naive_multiway(p: Parameters) -> Cost:
@@ -64,13 +61,13 @@ def lazy(p: Parameters) -> Cost:
 
 
 def general_lazy(p: Parameters) -> Cost:
-    """Any order per origin. Without orders of its own: new tuples first."""
+    """Any order per origin; one that leaves the origin out has the new tuples first."""
     if not p.interval:
         raise QueryError(
             "`interval` is 0; a lazy join is evaluated every so often, and its cost depends on how often.",
             hint="give the seconds between two evaluations, or take `eager`.",
         )
-    orders = p.orders or tuple((i, *multiway.without(range(len(p.streams)), i)) for i in range(len(p.streams)))
+    orders = [order if i in order else (i, *order) for i, order in enumerate(_orders(p))]
     return _windowed(p, multiway.general_lazy(p, orders) + _upkeep(p))
 
 

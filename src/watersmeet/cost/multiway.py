@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from watersmeet.cost.parameters import Order, Parameters, Statistics
+from watersmeet.cost.parameters import PER_KEY, Order, Parameters, Statistics
 from watersmeet.cost.work import Work
 
 
@@ -41,21 +41,24 @@ def _nest(loops: Sequence[_Loop], news: int) -> Work:
     the windows hold too much is sorted out as soon as the new tuple is known.
     """
     first = loops[0]
-    combinations = first.stored
-    probed = 0.0 if news == 0 else first.stored
-    lookups, distinct, surplus = 0.0, first.distinct, 1.0
+    combinations, distinct, surplus = first.stored, first.distinct, 1.0
+    lookups, probed, scanned = 0.0, 0.0, 0.0 if news == 0 else first.stored
     for place, loop in enumerate(loops):
         if place:
             keys = max(distinct, loop.distinct)
+            met = combinations * loop.stored / min(loop.buckets, keys)
             lookups += combinations
-            probed += combinations * loop.stored / min(loop.buckets, keys)
+            if loop.buckets == PER_KEY:
+                probed += met
+            else:
+                scanned += met
             combinations *= loop.stored / keys
             distinct = min(distinct, loop.distinct)
         surplus *= loop.inside / loop.stored if loop.stored else 1.0
         if place >= news:
             combinations *= surplus
             surplus = 1.0
-    return Work(lookups=lookups, probed=probed, results=combinations)
+    return Work(lookups=lookups, probed=probed, scanned=scanned, results=combinations)
 
 
 def _total(works: Iterable[Work]) -> Work:

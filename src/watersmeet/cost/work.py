@@ -13,7 +13,8 @@ class Work:
 
     rows_in: float = 0.0  # tuples that arrive
     lookups: float = 0.0  # times that a window is asked for the tuples of a key
-    probed: float = 0.0  # stored tuples looked at
+    probed: float = 0.0  # stored tuples looked at, found by an index with a list per key
+    scanned: float = 0.0  # stored tuples looked at in a row, in a window or a bucket of several keys
     results: float = 0.0
     inserted: float = 0.0
     checked: float = 0.0  # buckets looked into for tuples to invalidate
@@ -26,10 +27,20 @@ class Work:
     def times(self, factor: float) -> Work:
         return Work(*(factor * getattr(self, f.name) for f in fields(self)))
 
+    @property
+    def looked_at(self) -> float:
+        """Stored tuples looked at: the cost of the multi-way paper, and the scan term of Kostowski and Claypool."""
+        return self.probed + self.scanned
+
     @classmethod
-    def counted(cls, counters: Mapping[str, float]) -> Work:
-        """What a running join counted. One that does not count its lookups makes one for each tuple it takes in."""
+    def counted(cls, counters: Mapping[str, float], *, scans: bool = False) -> Work:
+        """What a running join counted; `scans`: one over circular buffers, which counts what it scans as `probed`.
+
+        A join that does not count its lookups makes one for each tuple it takes in.
+        """
         known = {f.name: float(counters[f.name]) for f in fields(cls) if f.name in counters}
+        if scans:
+            known["scanned"] = known.pop("probed", 0.0)
         taken = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)
         return cls(**{"lookups": taken} | known)
 
@@ -44,6 +55,7 @@ class Constants:
     rows_in: float = 30.0
     lookups: float = 60.0
     probed: float = 8.0
+    scanned: float = 1.0
     results: float = 60.0
     inserted: float = 33.0
     checked: float = 5.0

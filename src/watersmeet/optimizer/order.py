@@ -19,7 +19,7 @@ Objective = Callable[[Parameters, int, Order], float]
 
 def looked_at(p: Parameters, i: int, order: Order) -> float:
     """Tuples looked at per second: the cost of the multi-way paper."""
-    return from_origin(p, i, order).probed
+    return from_origin(p, i, order).looked_at
 
 
 def cpu(constants: Constants) -> Objective:
