@@ -36,6 +36,7 @@ def test_all_models_agree_on_what_goes_in(name: str) -> None:
     assert cost.work.inserted == 50
     assert cost.work.invalidated + cost.work.purged == pytest.approx(50)
     assert cost.bytes == pytest.approx(50 * cost.tuples[0] + 80 * cost.tuples[1])
+    assert cost.work.bytes == 20 * 50 + 30 * 80
     assert cost.cpu(Constants()) == Constants().price(cost.work) > 0
 
 

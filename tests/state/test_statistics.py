@@ -60,10 +60,12 @@ def test_memory_is_bounded(reach: int, delay: int) -> None:
 
 def test_rows_and_bytes() -> None:
     s = StreamStatistics(WINDOW)
-    assert (s.rows, s.row_bytes, s.rate, s.distinct, s.tuples) == (0, 0, 0, 0, 0)
+    assert (s.rows, s.row_bytes, s.rate, s.distinct, s.tuples, s.punctuation_rate) == (0,) * 6
     observe(s, [1, 2, 3], [7, 7, 8])
     s.observe(np.array([4, 5]), np.array([1, 1]), np.array([1]), 48)  # one of the two takes part
     assert (s.rows, s.row_bytes) == (4, 30)
+    s.observe(np.array([SECOND + 1]), np.array([1]), np.array([0]), 0, closed=3)
+    assert (s.closed, s.elapsed, s.punctuation_rate) == (3, 1, 3)
     assert s.distinct == pytest.approx(3, rel=0.02)
 
 
@@ -162,10 +164,11 @@ def test_shards_together_are_the_stream(shards: int) -> None:
         split_rows(words, shards, order, starts)
         for k, part in enumerate(parts):
             mine = np.sort(order[starts[k] : starts[k + 1]])
-            part.observe(times, words, mine, 24 * mine.size, int(times[-1]) if k else None)
+            part.observe(times, words, mine, 24 * mine.size, int(times[-1]) if k else None, closed=k)
     merged = StreamStatistics.merge(parts)
     for figure in ("rows", "bytes", "newest", "oldest", "rate", "tuples", "distinct", "keys_seen", "row_bytes"):
         assert getattr(merged, figure) == pytest.approx(getattr(whole, figure)), figure
+    assert merged.closed == 6 * sum(range(shards))
     assert merged._counts.tolist() == whole._counts.tolist()
     assert sum(part.rate for part in parts) == pytest.approx(whole.rate, rel=0.1)
 

@@ -22,7 +22,6 @@ def nested_loops(a: Statistics, b: Statistics) -> Work:
     arriving = a.rate + b.rate
     return Work(
         rows_in=arriving,
-        lookups=arriving,
         scanned=a.rate * b.window_tuples + b.rate * a.window_tuples,
         results=results(a, b),
         inserted=arriving,
@@ -41,6 +40,7 @@ def hashed(a: Statistics, b: Statistics) -> Work:
     for arriving, probed in ((a, b), (b, a)):
         met = arriving.rate * probed.window_tuples / min(probed.buckets, keys)
         work += Work(probed=met) if probed.buckets == PER_KEY else Work(scanned=met)
+        work += Work(lookups=arriving.rate) if probed.indexed else Work()
     return work
 
 

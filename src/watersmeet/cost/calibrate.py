@@ -14,7 +14,7 @@ def fit(samples: Iterable[tuple[Work, float]], start: Constants | None = None) -
     """Constants with which the work of each batch best explains its seconds; `Work.counted` makes it of counters.
 
     Least squares of the relative error, so that small batches count as much as large ones, over the events of `Work`
-    and the batch as such. An event that no sample has, and a byte, keep the constant of `start`. No constant is
+    and the batch as such. An event that no sample has keeps the constant of `start`. No constant is
     negative: NumPy has no solver for that, so an event whose constant comes out negative is left out (it costs
     nothing that the others do not explain) and the rest is fitted again, which comes near the constrained optimum
     and is it where no event left out would come back.

@@ -20,7 +20,8 @@ def nested_loop(p: Parameters) -> Cost:
 
 def hash_join(p: Parameters) -> Cost:
     """Eq. 2 of Kostowski and Claypool with one bucket per key; what leaves its window is found without a look."""
-    return _windowed(p, binary.hashed(*_two(p.indexed([PER_KEY, PER_KEY]))))
+    a, b = (replace(s, buckets=PER_KEY) for s in _two(p))
+    return _windowed(p, binary.hashed(a, b))
 
 
 def windowed_hash(p: Parameters) -> Cost:
@@ -46,18 +47,18 @@ def pwjoin(p: Parameters) -> Cost:
 
 def naive_multiway(p: Parameters) -> Cost:
     """One order for all: that of the first stream's arrivals."""
-    orders = p.orders or (tuple(range(len(p.streams))),)
-    return _windowed(p, multiway.naive_multiway(p, orders[0]) + _upkeep(p))
+    order = _with_origin(_orders(p)[0], 0)
+    return _many(p, lambda q: multiway.naive_multiway(q, order))
 
 
 def eager(p: Parameters) -> Cost:
-    """New tuples outermost; indexes as the streams' `buckets` say, so it is the cost of `hybrid` as well."""
-    return _windowed(p, multiway.eager(replace(p, interval=0.0), _orders(p)) + _upkeep(p))
+    """New tuples outermost; indexes as the streams' `buckets` say."""
+    return _many(p, lambda q: multiway.eager(replace(q, interval=0.0), _orders(q)))
 
 
 def lazy(p: Parameters) -> Cost:
-    """As `eager`, every `interval`, over windows that hold that much more."""
-    return _windowed(p, multiway.lazy(p, _orders(p)) + _upkeep(p))
+    """As `eager`, every `interval`, over windows that hold that much more. With indexes on some windows: `hybrid`."""
+    return _many(p, lambda q: multiway.lazy(q, _orders(q)))
 
 
 def general_lazy(p: Parameters) -> Cost:
@@ -67,8 +68,8 @@ def general_lazy(p: Parameters) -> Cost:
             "`interval` is 0; a lazy join is evaluated every so often, and its cost depends on how often.",
             hint="give the seconds between two evaluations, or take `eager`.",
         )
-    orders = [order if i in order else (i, *order) for i, order in enumerate(_orders(p))]
-    return _windowed(p, multiway.general_lazy(p, orders) + _upkeep(p))
+    orders = [_with_origin(order, i) for i, order in enumerate(_orders(p))]
+    return _many(p, lambda q: multiway.general_lazy(q, orders))
 
 
 def wo_join(p: Parameters) -> Cost:
@@ -89,7 +90,7 @@ COST_MODELS: dict[str, Model] = {
     "eager": eager,
     "lazy": lazy,
     "general_lazy": general_lazy,
-    "hybrid": eager,
+    "hybrid": lazy,
     "wo_join": wo_join,
 }
 #: Models of operators that are not in `joins.JOINS` yet.
@@ -112,6 +113,19 @@ def _orders(p: Parameters) -> tuple[Order, ...]:
     return p.orders or multiway.one_order(range(len(p.streams)))
 
 
+def _with_origin(order: Order, i: int) -> Order:
+    return order if i in order else (i, *order)
+
+
+def _many(p: Parameters, joining: Callable[[Parameters], Work]) -> Cost:
+    """Any number of streams over windows that punctuations, if all others bring some, have thinned."""
+    n = range(len(p.streams))
+    met = tuple(replace(s, tuples=memory.thinned(p, i, 0.0)) for i, s in enumerate(p.streams))
+    gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
+    work = joining(replace(p, streams=met)) + _upkeep(p) + Work(invalidated=-gone, purged=gone)
+    return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i) + p.expiration / 2) for i in n))
+
+
 def _upkeep(p: Parameters) -> Work:
     """Every tuple arrives, enters and leaves once."""
     arriving = sum(s.rate for s in p.streams)
@@ -123,4 +137,5 @@ def _windowed(p: Parameters, work: Work) -> Cost:
 
 
 def _stored(p: Parameters, work: Work, tuples: tuple[float, ...]) -> Cost:
+    work = replace(work, bytes=sum(s.rate * s.row_bytes for s in p.streams))
     return Cost(work, tuples, sum(t * s.row_bytes for t, s in zip(tuples, p.streams, strict=True)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from watersmeet.cost.parameters import PER_KEY, Order, Parameters, Statistics
+from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters, Statistics
 from watersmeet.cost.work import Work
 
 
@@ -31,7 +31,7 @@ class _Loop:
     @classmethod
     def news(cls, s: Statistics, tuples: float) -> _Loop:
         """Over new tuples of a stream, which no index knows."""
-        return cls(tuples, tuples, s.distinct, 1.0)
+        return cls(tuples, tuples, s.distinct, SCAN)
 
 
 def _nest(loops: Sequence[_Loop], news: int) -> Work:
@@ -47,7 +47,7 @@ def _nest(loops: Sequence[_Loop], news: int) -> Work:
         if place:
             keys = max(distinct, loop.distinct)
             met = combinations * loop.stored / min(loop.buckets, keys)
-            lookups += combinations
+            lookups += combinations if loop.buckets > SCAN else 0.0
             if loop.buckets == PER_KEY:
                 probed += met
             else:

@@ -12,7 +12,7 @@ class Work:
     """Events of one second, or of one batch; the names are those of `model.outputs.Counters`."""
 
     rows_in: float = 0.0  # tuples that arrive
-    lookups: float = 0.0  # times that a window is asked for the tuples of a key
+    lookups: float = 0.0  # times that an index is asked for the tuples of a key
     probed: float = 0.0  # stored tuples looked at, found by an index with a list per key
     scanned: float = 0.0  # stored tuples looked at in a row, in a window or a bucket of several keys
     results: float = 0.0
@@ -20,6 +20,7 @@ class Work:
     checked: float = 0.0  # buckets looked into for tuples to invalidate
     invalidated: float = 0.0
     purged: float = 0.0  # tuples that left because their key was closed
+    bytes: float = 0.0  # of rows that enter the state, and so its log
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -47,22 +48,22 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Nanoseconds of each event of `Work`, of a byte moved, and of a batch as such.
+    """Nanoseconds of each event of `Work`, and of a batch as such.
 
     The defaults were fitted (`cost.calibrate`) to the hash join on two cores of an AMD EPYC; see docs/cost.md.
     """
 
-    rows_in: float = 30.0
-    lookups: float = 60.0
-    probed: float = 8.0
+    rows_in: float = 150.0
+    lookups: float = 100.0
+    probed: float = 15.0
     scanned: float = 1.0
-    results: float = 60.0
-    inserted: float = 33.0
-    checked: float = 5.0
-    invalidated: float = 72.0
-    purged: float = 72.0
-    byte: float = 0.1
-    batch: float = 300_000.0
+    results: float = 15.0
+    inserted: float = 150.0
+    checked: float = 1.0
+    invalidated: float = 25.0
+    purged: float = 70.0
+    bytes: float = 1.0
+    batch: float = 1_000_000.0
 
     def price(self, work: Work) -> float:
         """Nanoseconds that the work takes; per second of event time if it is the work of a second."""

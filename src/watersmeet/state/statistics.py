@@ -45,13 +45,16 @@ class StreamStatistics:
         self.kept = PARTS + -(-delay // self.width) + 2
         self.rows = 0  # since the start
         self.bytes = 0
+        self.closed = 0  # keys that the stream has said it is through with
         self.oldest, self.newest = BEFORE_ALL, BEFORE_ALL
         self.hot = HotKeys()
         self._counts = np.zeros(self.kept, np.int64)
         self._registers = np.zeros((1 + self.kept, REGISTERS), np.uint8)
 
-    def observe(self, times: Int64s, words: Int64s, which: Int64s, size: int, seen: int | None = None) -> None:
-        """Take note of the tuples `which`, of `size` bytes together.
+    def observe(
+        self, times: Int64s, words: Int64s, which: Int64s, size: int, seen: int | None = None, closed: int = 0
+    ) -> None:
+        """Take note of the tuples `which`, of `size` bytes together, and of `closed` keys that the stream has closed.
 
         `seen` is the largest event time that the whole stream has shown, by default that of these tuples. A shard that
         is told it knows that it got nothing.
@@ -64,6 +67,7 @@ class StreamStatistics:
             self._move_to(seen)
         self.rows += int(which.size)
         self.bytes += size
+        self.closed += closed
         kernel.observe(words, times, which, self.width, self._first(), self._counts, self._registers)
         self.hot.add(words, which)
 
@@ -76,8 +80,7 @@ class StreamStatistics:
         """
         whole = self._whole()
         if not whole.size:
-            passed = self.newest - self.oldest
-            return self.rows * SECOND / passed if passed > 0 else 0.0
+            return self.rows / self.elapsed if self.elapsed else 0.0
         cut = whole.size // 4 if whole.sum() >= FEW * whole.size else 0
         middle = np.sort(whole)[cut : whole.size - cut]
         return float(middle.mean()) * SECOND / self.width
@@ -102,6 +105,16 @@ class StreamStatistics:
     def keys_seen(self) -> float:
         """Distinct keys since the start."""
         return estimate(self._registers[0])
+
+    @property
+    def punctuation_rate(self) -> float:
+        """Keys closed per second of event time, since the start."""
+        return self.closed / self.elapsed if self.elapsed else 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of event time since the first tuple."""
+        return (self.newest - self.oldest) / SECOND if self.oldest > BEFORE_ALL else 0.0
 
     @property
     def row_bytes(self) -> float:
@@ -151,6 +164,7 @@ class StreamStatistics:
         seen = [one for one in shards if one.oldest > BEFORE_ALL]
         whole.oldest = min((one.oldest for one in seen), default=BEFORE_ALL)
         whole.rows, whole.bytes = sum(one.rows for one in shards), sum(one.bytes for one in shards)
+        whole.closed = sum(one.closed for one in shards)
         for one in seen:
             behind = min(whole._first() - one._first(), whole.kept)
             whole._counts[: whole.kept - behind] += one._counts[behind:]
@@ -167,6 +181,7 @@ class StreamStatistics:
             "delay": self.delay,
             "rows": self.rows,
             "bytes": self.bytes,
+            "closed": self.closed,
             "oldest": self.oldest,
             "newest": self.newest,
             "counts": self._counts.tolist(),
@@ -182,7 +197,7 @@ class StreamStatistics:
                 f"this one has {self.reach} µs and {self.delay} µs.",
                 hint="start from a new checkpoint.",
             )
-        self.rows, self.bytes = notes["rows"], notes["bytes"]
+        self.rows, self.bytes, self.closed = notes["rows"], notes["bytes"], notes["closed"]
         self.oldest, self.newest = notes["oldest"], notes["newest"]
         self._counts = np.array(notes["counts"], np.int64)
         raw = zlib.decompress(base64.b64decode(notes["registers"]))
