@@ -32,10 +32,10 @@ def test_two_streams() -> None:
     q = query(10, 60)
     p = figures(q, b={"delay": 30.0})
     assert texts(picture(make_plan(q, p, cores=2), p)) == [
-        *("a", "1,000 rows/s, 2,500 keys", "kept 40 seconds", "about 40,000 tuples, hash"),
-        *("b", "1,000 rows/s, 15,000 keys", "kept 1 minute", "about 60,000 tuples, hash"),
+        *("a", "1,000 rows/s, 2,500 keys", "kept 40 seconds", "about 40,000 tuples, by hash"),
+        *("b", "1,000 rows/s, 15,000 keys", "kept 1 minute", "about 60,000 tuples, by hash"),
         *("hash", "2 shards", "8.2 MB, 0.1% of a core"),
-        *("result", "of each batch, at once"),
+        *("result", "about 4,667 rows/s"),
     ]
 
 
@@ -46,10 +46,10 @@ def test_what_punctuations_and_wishes_add() -> None:
     drawn = texts(picture(make_plan(q, p, algorithm="pwjoin"), p))
     assert "pwjoin (asked for)" in drawn
     assert "kept 10.5 seconds" in drawn
-    assert "kept until a closed the key" in drawn
+    assert "kept until a closes its key" in drawn
     silent = query(10, None)
     drawn = texts(picture(make_plan(silent, figures(silent)), figures(silent)))
-    assert "kept until a ends" in drawn
+    assert "kept until a ended" in drawn
     assert drawn[-3] == "⚠ b has no window and a closes no keys: it grows; told as it is after 3600 s"
 
 

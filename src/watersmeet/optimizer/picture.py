@@ -33,7 +33,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #333 }
 def picture(plan: Plan, p: Parameters) -> str:
     """The SVG of a plan for streams with these figures: what comes, how long it is kept, in which order it meets."""
     streams = [_stream_lines(plan, p, i) for i in range(len(p.streams))]
-    operator, result = _operator_lines(plan, p), ["result", "of each batch, at once"]
+    operator, result = _operator_lines(plan, p), ["result", f"about {plan.results:,.4g} rows/s"]
     widths = [max(map(_width, streams)), _width(operator), _width(result)]
     heights = [_height(lines) for lines in streams]
     whole = max(sum(heights) + GAP * (len(streams) - 1), _height(operator))
@@ -61,12 +61,12 @@ def _stream_lines(plan: Plan, p: Parameters, i: int) -> list[str]:
     others = " and ".join(o.name for o in p.others(i))
     kept = memory.retention(p, i)
     ends = [_duration(kept)] if math.isfinite(kept) else []
-    ends += [f"until {others} closed the key"] if memory.closing_rate(p, i) else []
+    ends += [f"until {others} close{'s' if len(p.streams) == 2 else ''} its key"] if memory.closing_rate(p, i) else []
     return [
         s.name,
         f"{s.rate:,.4g} rows/s, {s.distinct:,.0f} keys",
-        f"kept {', or '.join(ends) or f'until {others} ends'}",
-        f"about {plan.tuples[i]:,.0f} tuples, {plan.indexes[i]}",
+        f"kept {', or '.join(ends) or f'until {others} ended'}",
+        f"about {plan.tuples[i]:,.0f} tuples, {'scanned' if plan.indexes[i] == 'scan' else 'by hash'}",
     ]
 
 

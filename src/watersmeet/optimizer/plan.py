@@ -55,6 +55,7 @@ class Plan:
     invalidation: str | None = None
     shards: int = 1
     tuples: tuple[float, ...] = ()  # predicted, of each stream
+    results: float = 0.0  # predicted, rows per second of event time
     bytes: float = 0.0  # predicted, of all shards together
     cpu: float = 0.0  # predicted, nanoseconds of one core per second of event time
     rejected: tuple[Alternative, ...] = ()
@@ -73,7 +74,12 @@ class Plan:
             "indexes": list(self.indexes),
             "invalidation": self.invalidation,
             "shards": self.shards,
-            "predicted": {"tuples": list(self.tuples), "bytes": self.bytes, "cpu_ns_per_s": self.cpu},
+            "predicted": {
+                "tuples": list(self.tuples),
+                "results_per_s": self.results,
+                "bytes": self.bytes,
+                "cpu_ns_per_s": self.cpu,
+            },
             "rejected": [
                 {"algorithm": a.algorithm, "cpu_ns_per_s": a.cpu, "bytes": a.bytes, "why": a.why} for a in self.rejected
             ],

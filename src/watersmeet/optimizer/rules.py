@@ -93,6 +93,7 @@ def choose_join(plan: Plan, asked: Asked) -> Plan:
         forced=bool(asked.algorithm),
         indexes=_indexes_of(chosen, plan.indexes),
         tuples=cost.tuples,
+        results=cost.work.results,
         bytes=cost.bytes,
         cpu=cost.cpu(asked.constants),
         rejected=rejected + tuple(_priced(a, plan, asked) for a in plan.rejected),
