@@ -50,7 +50,7 @@ class Work:
 class Constants:
     """Nanoseconds of each event of `Work`, and of a batch as such.
 
-    The defaults were fitted (`cost.calibrate`) to the hash join on two cores of an AMD EPYC; see docs/cost.md.
+    The defaults are rounded from a fit (`cost.calibrate`) to the hash join on two busy cores; see docs/cost.md.
     """
 
     rows_in: float = 150.0
