@@ -8,7 +8,7 @@ from typing import Any
 from watersmeet.cost.parameters import Order, Parameters
 from watersmeet.cost.work import Constants
 from watersmeet.model.queries import JoinQuery
-from watersmeet.model.windows import TimeWindow
+from watersmeet.model.windows import TimeWindow, Unbounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,12 @@ class Asked:
     @property
     def unbounded(self) -> list[str]:
         """Streams without a window."""
-        return [s.name for s in self.query.streams if not isinstance(s.window, TimeWindow)]
+        return [s.name for s in self.query.streams if isinstance(s.window, Unbounded)]
+
+    @property
+    def by_time(self) -> bool:
+        """Whether time alone says what is in a window."""
+        return all(isinstance(s.window, TimeWindow | Unbounded) for s in self.query.streams)
 
     @property
     def promising(self) -> list[str]:

@@ -17,11 +17,13 @@ from watersmeet.optimizer.plan import Alternative, Asked, Plan
 #: State that grows without bound is told as it is after so many seconds.
 HORIZON = 3600.0
 #: Of algorithms that cost the same the first is taken.
-PREFERRED = ("hash", "pwjoin", "pjoin", "general_lazy", "lazy", "hybrid", "eager", "naive_multiway", "nested_loop")
+PREFERRED = ("hash", "pwjoin", "pjoin", "general_lazy", "eager", "lazy", "hybrid", "naive_multiway", "nested_loop")
 
 
+#: Algorithms of two streams.
+OF_TWO = ("hash", "nested_loop", "windowed_hash", "pjoin", "pwjoin")
 #: Algorithms that take tuples one by one: for experiments, not for micro-batches.
-ONE_BY_ONE = ("nested_loop", "eager", "naive_multiway")
+ONE_BY_ONE = ("nested_loop", "naive_multiway", "eager", "lazy", "hybrid")
 #: Algorithms that do not listen to punctuations.
 DEAF = ("hash", "nested_loop", "windowed_hash")
 
@@ -150,9 +152,10 @@ def warn(plan: Plan, asked: Asked) -> Plan:
 def _unable(name: str, asked: Asked) -> str | None:
     """Why an algorithm is not taken for a query, whatever it costs; None if it may be."""
     query = asked.query
-    two = name in ("hash", "nested_loop", "windowed_hash", "pjoin", "pwjoin")
-    if two and len(query.streams) != 2:
+    if name in OF_TWO and len(query.streams) != 2:
         return f"it joins two streams, not {len(query.streams)}"
+    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time:
+        return "two streams have joins of their own"
     if query.how != "inner" and name not in ("pjoin", "pwjoin"):
         return f"it computes inner joins, not {query.how} ones"
     if name == "pjoin":
@@ -167,6 +170,8 @@ def _unable(name: str, asked: Asked) -> str | None:
         return "its number of buckets is for you to give"
     if name in ONE_BY_ONE and asked.parameters.interval:
         return "it takes tuples one by one, and here they come in batches"
+    if name == "general_lazy" and not asked.parameters.interval:
+        return "it takes tuples by the batch, and here they come one by one"
     return None
 
 
