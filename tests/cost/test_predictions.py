@@ -11,17 +11,18 @@ import pytest
 
 from watersmeet.cost.figures import measured
 from watersmeet.cost.models import COST_MODELS
-from watersmeet.cost.parameters import Parameters
+from watersmeet.cost.multiway import one_order
+from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters
 from watersmeet.cost.work import Work
-from watersmeet.joins import plan
+from watersmeet.joins import JOINS, plan
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state import log
 from watersmeet.state.statistics import SECOND, StreamStatistics
 from watersmeet.workload.punctuated import Punctuated, stream_spec
 
-SECONDS = 60
-RATES, WINDOWS, KEYS = (40, 100), (5.0, 8.0), (50, 30)
+SECONDS = 40
+RATES, WINDOWS, KEYS = (40, 100, 15), (5.0, 8.0, 10.0), (50, 30, 40)
 
 
 def poisson(i: int) -> tuple[np.ndarray, np.ndarray]:
@@ -31,8 +32,8 @@ def poisson(i: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def batches(q: JoinQuery) -> list[list[Batch]]:
-    """Both streams, a second a batch."""
-    made = [poisson(i) for i in (0, 1)]
+    """All streams, a second a batch."""
+    made = [poisson(i) for i in range(len(q.streams))]
     steps = []
     for second in range(SECONDS):
         step = []
@@ -73,7 +74,7 @@ def per_second(counters: list[dict[str, int]], *, scans: bool = False) -> Work:
     [("nested_loop", {}), ("windowed_hash", {"buckets": 10, "invalidation": "probe_insert"}), ("hash", {})],
 )
 def test_work_and_state_of_window_joins(name: str, options: dict[str, Any]) -> None:
-    q = JoinQuery(tuple(stream_spec(n, w) for n, w in zip("ab", WINDOWS, strict=True)))
+    q = JoinQuery(tuple(stream_spec(n, w) for n, w in zip("ab", WINDOWS, strict=False)))
     p, counters = run(q, batches(q), name, **options)
     if options:
         p = replace(p.indexed([options["buckets"]] * 2), invalidation=options["invalidation"])
@@ -81,9 +82,24 @@ def test_work_and_state_of_window_joins(name: str, options: dict[str, Any]) -> N
     assert predicted.work.looked_at == pytest.approx(counted.looked_at, rel=0.15)
     assert predicted.work.results == pytest.approx(counted.results, rel=0.15)
     assert predicted.work.invalidated == pytest.approx(counted.invalidated, rel=0.1)
-    assert sum(predicted.tuples) == pytest.approx(np.mean([c["stored"] for c in counters[20:]]), rel=0.1)
+    assert sum(predicted.tuples) == pytest.approx(np.mean([c["stored"] for c in counters[15:]]), rel=0.1)
     if name == "windowed_hash":
         assert predicted.work.checked == pytest.approx(counted.checked, rel=0.1)
+
+
+@pytest.mark.skipif("eager" not in JOINS, reason="comes with the multi-way joins")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize(("index", "buckets"), [("scan", SCAN), ("hash", PER_KEY)])
+@pytest.mark.parametrize("name", ["eager", "naive_multiway"])
+def test_work_of_multi_way_joins(name: str, index: str, buckets: float, order: Order) -> None:
+    q = JoinQuery(tuple(stream_spec(n, w) for n, w in zip("abc", WINDOWS, strict=True)))
+    p, counters = run(q, batches(q), name, index=index, order=order)
+    orders = (order, *one_order(order)[1:]) if name == "naive_multiway" else one_order(order)
+    predicted = COST_MODELS[name](replace(p.indexed([buckets] * 3), orders=orders))
+    counted = per_second(counters, scans=index == "scan")
+    assert predicted.work.looked_at == pytest.approx(counted.looked_at, rel=0.2)
+    assert predicted.work.results == pytest.approx(counted.results, rel=0.2)
+    assert sum(predicted.tuples) == pytest.approx(np.mean([c["stored"] for c in counters[15:]]), rel=0.1)
 
 
 @pytest.mark.parametrize("window", [1.0, 5.0, 15.0])

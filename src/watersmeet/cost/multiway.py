@@ -22,6 +22,7 @@ class _Loop:
     inside: float
     distinct: float
     buckets: float
+    at_hand: bool = False  # nothing stored is looked at
 
     @classmethod
     def window(cls, s: Statistics, grown: float) -> _Loop:
@@ -29,24 +30,24 @@ class _Loop:
         return cls(s.window_tuples + s.rate * grown, s.window_tuples, s.distinct, s.buckets)
 
     @classmethod
-    def news(cls, s: Statistics, tuples: float) -> _Loop:
-        """Over new tuples of a stream, which no index knows."""
-        return cls(tuples, tuples, s.distinct, SCAN)
+    def news(cls, s: Statistics, tuples: float, *, at_hand: bool) -> _Loop:
+        """Over new tuples of a stream, which no index knows; either at hand, or to be looked for among the stored."""
+        return cls(tuples, tuples, s.distinct, SCAN, at_hand)
 
 
 def _nest(loops: Sequence[_Loop], news: int) -> Work:
     """Lookups, tuples looked at and results of the loops; `news` is the place of the new tuples.
 
-    New tuples in the outermost loop are at hand and cost nothing to look at; a window there is scanned whole. What
-    the windows hold too much is sorted out as soon as the new tuple is known.
+    A window in the outermost loop is scanned whole. What the windows hold too much is sorted out as soon as the new
+    tuple is known.
     """
     first = loops[0]
     combinations, distinct, surplus = first.stored, first.distinct, 1.0
-    lookups, probed, scanned = 0.0, 0.0, 0.0 if news == 0 else first.stored
+    lookups, probed, scanned = 0.0, 0.0, 0.0 if first.at_hand else first.stored
     for place, loop in enumerate(loops):
         if place:
             keys = max(distinct, loop.distinct)
-            met = combinations * loop.stored / min(loop.buckets, keys)
+            met = 0.0 if loop.at_hand else combinations * loop.stored / min(loop.buckets, keys)
             lookups += combinations if loop.buckets > SCAN else 0.0
             if loop.buckets == PER_KEY:
                 probed += met
@@ -82,7 +83,7 @@ def from_origin(p: Parameters, i: int, order: Sequence[int]) -> Work:
     ``m_2 = C_o2 / max(min(v_i, v_o1), v_o2)``, …; over hash indexes each scanned C_oj is C_oj / b_oj.
     """
     grown = p.interval + p.expiration / 2
-    loops = [_Loop.news(p.streams[i], 1.0), *(_Loop.window(p.streams[j], grown) for j in order)]
+    loops = [_Loop.news(p.streams[i], 1.0, at_hand=True), *(_Loop.window(p.streams[j], grown) for j in order)]
     return _nest(loops, 0).times(p.streams[i].rate)
 
 
@@ -109,8 +110,8 @@ def general_lazy(p: Parameters, orders: Sequence[Order]) -> Work:
     grown = p.interval + p.expiration / 2
     works = []
     for i, order in enumerate(orders):
-        new = p.streams[i].rate * p.interval
-        loops = [_Loop.news(p.streams[j], new) if j == i else _Loop.window(p.streams[j], grown) for j in order]
+        new = _Loop.news(p.streams[i], p.streams[i].rate * p.interval, at_hand=order[0] == i)
+        loops = [new if j == i else _Loop.window(p.streams[j], grown) for j in order]
         works.append(_nest(loops, order.index(i)).times(1 / p.interval))
     return _total(works)
 
@@ -118,13 +119,12 @@ def general_lazy(p: Parameters, orders: Sequence[Order]) -> Work:
 def naive_multiway(p: Parameters, order: Order) -> Work:
     """The plan's order as it stands; the new tuple takes the place of its own window.
 
-    ``Σ_i λ_i ( C_o1 + C_o1·C_o2 + C_o1·m_2·C_o3 + … )`` with C_i = 1 for the origin, whose term is missing where it
-    is outermost. An arrival on an inner stream thus runs through windows that it has not narrowed yet.
+    ``Σ_i λ_i ( C_o1 + C_o1·C_o2 + C_o1·m_2·C_o3 + … )`` without the term of the origin, which lets 1 / max(…) through.
+    An arrival on an inner stream thus runs through windows that it has not narrowed yet.
     """
     works = []
     for i, s in enumerate(p.streams):
-        loops = [
-            _Loop.news(s, 1.0) if j == i else _Loop.window(p.streams[j], p.interval + p.expiration / 2) for j in order
-        ]
+        new = _Loop.news(s, 1.0, at_hand=True)
+        loops = [new if j == i else _Loop.window(p.streams[j], p.expiration / 2) for j in order]
         works.append(_nest(loops, order.index(i)).times(s.rate))
     return _total(works)
