@@ -53,7 +53,7 @@ def naive_multiway(p: Parameters) -> Cost:
 
 def eager(p: Parameters) -> Cost:
     """New tuples outermost; indexes as the streams' `buckets` say."""
-    return _many(p, lambda q: multiway.eager(replace(q, interval=0.0), _orders(q)))
+    return _many(p, lambda q: multiway.eager(q, _orders(q)))
 
 
 def lazy(p: Parameters) -> Cost:

@@ -8,7 +8,7 @@ are uniform, value sets contain each other, d is the least distinct count of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters, Statistics
 from watersmeet.cost.work import Work
@@ -88,17 +88,20 @@ def from_origin(p: Parameters, i: int, order: Sequence[int]) -> Work:
 
 
 def eager(p: Parameters, orders: Sequence[Order]) -> Work:
-    """The new tuple outermost, then the other windows in order: the sum of `from_origin` over all streams.
+    """Each new tuple at once, outermost, then the other windows in order: the sum of `from_origin` over all streams.
 
-    With ``one_order(O)`` it is Golab and Özsu's eager multi-way join with the global order O (spec 6.3). Tuples that
-    wait for their removal (`expiration`) are looked at, too: half of what comes between two removals, on average.
+    With ``one_order(O)`` it is Golab and Özsu's eager multi-way join with the global order O. Tuples that wait for
+    their removal (`expiration`) are looked at, too: half of what comes between two removals, on average.
+    """
+    return lazy(replace(p, interval=0.0), orders)
+
+
+def lazy(p: Parameters, orders: Sequence[Order]) -> Work:
+    """Every τ = `interval` each new tuple as in `eager`.
+
+    A window must then reach back from the oldest new tuple, so that a probe meets λ_j (T_j + τ) tuples.
     """
     return _total(from_origin(p, i, order) for i, order in enumerate(orders))
-
-
-#: Every `interval` each new tuple as in `eager`. A window must then reach back from the oldest new tuple, so that a
-#: probe meets what came in T + interval; with interval = 0 it is the same.
-lazy = eager
 
 
 def general_lazy(p: Parameters, orders: Sequence[Order]) -> Work:

@@ -20,7 +20,6 @@ def warm_up(*algorithms: str) -> None:
     hashing.hash_rows(data, two, -1, one.copy())
     hashing.frame_column(data, two, np.ones(1, np.bool_), one.copy(), np.zeros(8, np.uint8))
     hashing.split_rows(one, 1, one.copy(), two.copy())
-    sketch.observe(one, one, one, 1, 0, one.copy(), np.zeros((2, 1 << sketch.PLACE_BITS), np.uint8))
     empty = lists.Lists(**{f: np.zeros(16, KINDS[f]) for f in lists.Lists._fields})
     lists.clear(empty)
     lists.insert(empty, one, one, one, data, two, one.copy())
@@ -41,6 +40,7 @@ def warm_up(*algorithms: str) -> None:
     closings.note(bits, one)
     closings.suspects(bits, one, one, one.copy())
     lists.insert(empty, none, one, one, data, two, none)
+    sketch.observe(one, one, one, 1, 0, one.copy(), np.zeros((2, 1 << sketch.PLACE_BITS), np.uint8))
 
 
 def _warm_up_circular() -> None:
