@@ -88,6 +88,13 @@ def test_without_windows_someone_must_close_keys() -> None:
     assert why(plan)["hash"] == "without a window it would keep b for ever"
 
 
+def test_what_grows_and_was_counted_is_told_as_counted() -> None:
+    q = query(10, None)
+    plan = make_plan(q, figures(q, b={"tuples": 700.0}))
+    assert plan.tuples[1] == 700
+    assert plan.warnings == ("b has no window and a closes no keys: it grows; told as it is now",)
+
+
 def test_memory_decides_before_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if PWJoin took half the memory and twice the work."""
     q = query(10, 10)
@@ -199,6 +206,14 @@ def test_a_small_window_makes_it_hybrid() -> None:
     assert why(plan)["lazy"] == why(plan)["eager"]
     assert why(plan)["general_lazy"] == "it takes tuples by the batch, and here they come one by one"
     assert make_plan(q, replace(p, streams=figures(q).streams)).algorithm == "eager"
+
+
+@pytest.mark.usefixtures("multiway")
+def test_the_naive_join_is_priced_in_the_best_order_for_all() -> None:
+    q = query(10, 10, 10)
+    p = replace(figures(q, a={"rate": 5000.0}, c={"rate": 100.0}), interval=0.0)
+    naive = next(a for a in make_plan(q, p).rejected if a.algorithm == "naive_multiway")
+    assert naive.cpu == COST_MODELS["naive_multiway"](replace(p, orders=((2, 1, 0),) * 3)).cpu(Constants())
 
 
 @pytest.mark.usefixtures("multiway")

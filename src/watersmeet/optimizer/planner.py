@@ -13,7 +13,6 @@ from watersmeet.joins import JOINS
 from watersmeet.model.queries import JoinQuery
 from watersmeet.optimizer.plan import Asked, Plan
 from watersmeet.optimizer.rules import (
-    HORIZON,
     able,
     choose_join,
     divide,
@@ -23,11 +22,14 @@ from watersmeet.optimizer.rules import (
     warn,
 )
 
+#: State that grows without bound is told as it is after so many seconds.
+HORIZON = 3600.0
+
 RULES: tuple[Callable[[Plan, Asked], Plan], ...] = (
     able,
     index_windows,
-    order_streams,
     choose_join,
+    order_streams,
     invalidate,
     divide,
     warn,

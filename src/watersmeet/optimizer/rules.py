@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from watersmeet.cost.models import COST_MODELS
@@ -11,11 +12,9 @@ from watersmeet.errors import QueryError
 from watersmeet.joins import JOINS
 from watersmeet.joins.tuple_at_a_time import INVALIDATION
 from watersmeet.optimizer.adaptive import spell
-from watersmeet.optimizer.order import best_order, cpu
+from watersmeet.optimizer.order import Choice, best_order, cpu
 from watersmeet.optimizer.plan import Alternative, Asked, Plan
 
-#: State that grows without bound is told as it is after so many seconds.
-HORIZON = 3600.0
 #: Of algorithms that cost the same the first is taken.
 PREFERRED = ("hash", "pwjoin", "pjoin", "general_lazy", "eager", "lazy", "hybrid", "naive_multiway", "nested_loop")
 
@@ -57,19 +56,8 @@ def index_windows(plan: Plan, asked: Asked) -> Plan:
     return replace(plan, indexes=tuple(kinds)).because("index_windows", why)
 
 
-def order_streams(plan: Plan, asked: Asked) -> Plan:
-    """The order in which an arrival meets the other streams."""
-    p = _indexed(asked.parameters, plan.indexes)
-    best = best_order(p, cpu(asked.constants))
-    why = f"{spell(p, best.orders)}"
-    if best.runner_up is not None and best.runner_up_cost is not None:
-        share = best.runner_up_cost / best.cost if best.cost else 1.0
-        why += f"; next {spell(p, best.runner_up)}, {share:.2f} times the cost"
-    return replace(plan, orders=best.orders).because("order_streams", why)
-
-
 def choose_join(plan: Plan, asked: Asked) -> Plan:
-    """The cheapest that fits in memory; if none does, the smallest."""
+    """The cheapest that fits in memory, each in its best order; if none does, the smallest."""
     costs = {name: _cost(name, plan, asked) for name in plan.candidates}
     fits = [n for n in costs if asked.memory is None or costs[n].bytes <= asked.memory]
     warnings = plan.warnings
@@ -101,6 +89,16 @@ def choose_join(plan: Plan, asked: Asked) -> Plan:
         rejected=rejected + tuple(_priced(a, plan, asked) for a in plan.rejected),
         warnings=warnings,
     ).because("choose_join", f"{chosen}: {why}")
+
+
+def order_streams(plan: Plan, asked: Asked) -> Plan:
+    """The order in which an arrival meets the other streams."""
+    p, best = asked.parameters, _best_order(plan.algorithm, plan.indexes, asked)
+    why = spell(p, best.orders)
+    if best.runner_up is not None and best.runner_up_cost is not None:
+        share = best.runner_up_cost / best.cost if best.cost else 1.0
+        why += f"; next {spell(p, best.runner_up)}, {share:.2f} times the cost"
+    return replace(plan, orders=best.orders).because("order_streams", why)
 
 
 def invalidate(plan: Plan, asked: Asked) -> Plan:
@@ -139,7 +137,8 @@ def warn(plan: Plan, asked: Asked) -> Plan:
         if s.name in asked.unbounded and (not closes or plan.algorithm in DEAF):
             others = " and ".join(o.name for o in p.others(i))
             grows = f"{s.name} has no window and {others} closes no keys: it grows"
-            warnings += (f"{grows}; told as it is after {HORIZON:.0f} s",)
+            when = f"after {p.elapsed:.0f} s" if math.isfinite(p.elapsed) else "now"
+            warnings += (f"{grows}; told as it is {when}",)
     cores = plan.cpu / 1e9
     if cores > min(asked.cores, plan.shards):
         warnings += (f"needs about {cores:.1f} cores, and can use {min(asked.cores, plan.shards)}",)
@@ -176,10 +175,19 @@ def _unable(name: str, asked: Asked) -> str | None:
 
 
 def _cost(name: str, plan: Plan, asked: Asked) -> Cost:
-    p = _indexed(asked.parameters, _indexes_of(name, plan.indexes))
+    indexes = _indexes_of(name, plan.indexes)
+    p = _indexed(asked.parameters, indexes)
     if name == "windowed_hash":  # its buckets are given, or one for each key there is
         p = p.indexed([min(s.buckets, s.distinct) for s in asked.parameters.streams])
-    return COST_MODELS[name](replace(p, orders=plan.orders))
+    best = _best_order(name, indexes, asked)
+    orders = (best.order,) * len(p.streams) if name == "naive_multiway" and best.order else best.orders
+    return COST_MODELS[name](replace(p, orders=orders))
+
+
+def _best_order(name: str, indexes: tuple[str, ...], asked: Asked) -> Choice:
+    """The best order over these indexes; the naive join has one for all arrivals."""
+    p = _indexed(asked.parameters, indexes)
+    return best_order(p, cpu(asked.constants), per_origin=name != "naive_multiway")
 
 
 def _priced(alternative: Alternative, plan: Plan, asked: Asked) -> Alternative:
