@@ -154,6 +154,16 @@ def test_no_more_shards_than_keys_and_a_word_if_the_machine_is_too_small() -> No
     assert re.fullmatch(r"needs about [\d.]+ cores, and can use 3", plan.warnings[0])
 
 
+def test_a_hot_key_and_a_silent_stream_are_named() -> None:
+    q = query(10, 10)
+    p = figures(q, a={"hottest": 0.3}, b={"rate": 0.0, "tuples": 0.0})
+    assert make_plan(q, p, cores=4).warnings == (
+        "30% of a have one key, and so one of 4 shards",
+        "b is silent: the others are kept until it goes on",
+    )
+    assert make_plan(q, figures(q, a={"hottest": 0.3}), cores=2).warnings == ()
+
+
 def test_each_rule_says_what_it_decided() -> None:
     plan = make_plan(query(10, 10), figures(query(10, 10)), cores=2)
     said = [rule for rule, _ in plan.reasons]
@@ -252,6 +262,7 @@ def test_measured_figures() -> None:
     assert a.window_tuples == pytest.approx(500, rel=0.1)
     assert a.distinct == pytest.approx(7, rel=0.1)
     assert (a.punctuation_rate, a.row_bytes) == (pytest.approx(2, rel=0.01), 58 + 24)
+    assert a.hottest == pytest.approx(1 / 7, abs=0.05)
     assert (b.rate, b.window_tuples) == (0, 0)
     assert p.elapsed == pytest.approx(40, rel=0.01)
     assert make_plan(q, p).algorithm in JOINS

@@ -51,6 +51,7 @@ def _measured(assumed: Statistics, s: StreamStatistics) -> Statistics:
         punctuation_rate=s.punctuation_rate,
         tuples=s.tuples,
         keys_seen=max(s.keys_seen, 1.0),
+        hottest=max((share for _, share in s.hot.hottest(1)), default=0.0),
     )
 
 

@@ -132,13 +132,18 @@ def warn(plan: Plan, asked: Asked) -> Plan:
     """What will go wrong if the figures are right."""
     warnings = plan.warnings
     p = asked.parameters
-    for i, s in enumerate(asked.query.streams):
+    for i, spec in enumerate(asked.query.streams):
         closes = all(o.punctuation_rate for o in p.others(i))
-        if s.name in asked.unbounded and (not closes or plan.algorithm in DEAF):
+        if spec.name in asked.unbounded and (not closes or plan.algorithm in DEAF):
             others = " and ".join(o.name for o in p.others(i))
-            grows = f"{s.name} has no window and {others} closes no keys: it grows"
+            grows = f"{spec.name} has no window and {others} closes no keys: it grows"
             when = f"after {p.elapsed:.0f} s" if math.isfinite(p.elapsed) else "now"
             warnings += (f"{grows}; told as it is {when}",)
+    for s in p.streams:
+        if s.hottest * plan.shards > 1 and plan.shards > 1:
+            warnings += (f"{s.hottest:.0%} of {s.name} have one key, and so one of {plan.shards} shards",)
+        if not s.rate and any(o.rate for o in p.streams):
+            warnings += (f"{s.name} is silent: the others are kept until it goes on",)
     cores = plan.cpu / 1e9
     if cores > min(asked.cores, plan.shards):
         warnings += (f"needs about {cores:.1f} cores, and can use {min(asked.cores, plan.shards)}",)
