@@ -1,4 +1,4 @@
-"""The hashing kernels once more, in plain Python."""
+"""The hashing and sketching kernels once more, in plain Python."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ def frame(values: list[bytes | None]) -> bytes:
 
 def shard(word: int, shards: int) -> int:
     return (mix(word) >> 32) % shards
+
+
+def registers(words: list[int]) -> list[int]:
+    """The sketch of keys with these words: per class of the low 9 bits, the most zeros in the next 23, plus 1."""
+    sketch = [0] * 512
+    for word in words:
+        bits = f"{mix(word) >> 9 & (1 << 23) - 1:023b}"
+        rank = 1 + len(bits) - len(bits.rstrip("0"))
+        sketch[mix(word) & 511] = max(sketch[mix(word) & 511], rank)
+    return sketch

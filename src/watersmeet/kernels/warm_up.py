@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import circular, closings, hashing, lists, sorting, tuple_at_a_time
+from watersmeet.kernels import circular, closings, hashing, lists, sketch, sorting, tuple_at_a_time
 
 #: The joins over circular buffers; their kernels are warmed for those who use them.
 CIRCULAR = ("nested_loop", "windowed_hash")
@@ -42,6 +42,7 @@ def warm_up(*algorithms: str) -> None:
     closings.note(bits, one)
     closings.suspects(bits, one, one, one.copy())
     lists.insert(empty, none, one, one, data, two, 0, none)
+    sketch.observe(one, one, one, 1, 0, one.copy(), np.zeros((2, 1 << sketch.PLACE_BITS), np.uint8))
 
 
 def _warm_up_circular() -> None:

@@ -1,0 +1,71 @@
+"""Buffers of a window-oblivious join (Wu, Tan and Zhou), in tuples: from disorder, rates and lags.
+
+k is a stream's scrambling factor, r its rate, Mul its multiplicity; a lag from i to j counts the tuples by which i is
+ahead of j, and is negative where i is behind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from watersmeet.cost.parameters import Parameters, Statistics
+
+
+def synchronised_buffer(i: Statistics, j: Statistics) -> float:
+    """Tuples of i that streams in step need for joining with j. Eq. 6: ``k_i + r_i · k_j / r_j``."""
+    return i.scrambling + i.rate * j.scrambling / j.rate
+
+
+def pair_buffer(i: Statistics, j: Statistics, lag: float) -> float:
+    """... and streams that are not. Eq. 7: ``max{1, k_i + r_i · k_j / r_j + L_i→j}``.
+
+    It is an estimate: rates and lags that wander between two arrivals can make it lose results (spec section 7).
+    """
+    return max(1.0, synchronised_buffer(i, j) + lag)
+
+
+def buffer(p: Parameters, i: int) -> float:
+    """Tuples of stream i that joining with all others needs. Eq. 8: the largest of Eq. 7 over j ≠ i."""
+    lags = _lags(p, i)
+    return max(pair_buffer(p.streams[i], s, lags[j]) for j, s in enumerate(p.streams) if j != i)
+
+
+def output_rate(streams: Sequence[Statistics]) -> float:
+    """Results per second, at most. Theorem 3.1, Eq. 9: ``r_o ≤ Σ_i r_i Π_{j≠i} Mul_j``."""
+    return sum(s.rate * _multiplied(streams, i) for i, s in enumerate(streams))
+
+
+def output_scrambling(streams: Sequence[Statistics]) -> float:
+    """Scrambling factor of the results, at most. Theorem 3.1, Eq. 10: ``k_o ≤ Σ_i k_i Π_{j≠i} Mul_j``."""
+    return sum(s.scrambling * _multiplied(streams, i) for i, s in enumerate(streams))
+
+
+def sorted_first_buffer(p: Parameters, i: int) -> float:
+    """`msf`: k becomes Mul, and k tuples wait to be sorted.
+
+    ``k_i + Mul_i + max_j { r_i · Mul_j / r_j + L_i→j }``, at least ``k_i + 1``.
+    """
+    own, lags = p.streams[i], _lags(p, i)
+    most = max(own.rate * s.multiplicity / s.rate + lags[j] for j, s in enumerate(p.streams) if j != i)
+    return own.scrambling + max(1.0, own.multiplicity + most)
+
+
+def disk_first_buffer(p: Parameters, i: int, ahead: float) -> float:
+    """`dbf`: lags wait on disk and are read back `ahead` tuples early: ``k_i + C + max_j r_i · k_j / r_j``."""
+    own = p.streams[i]
+    return own.scrambling + ahead + max(own.rate * s.scrambling / s.rate for s in p.others(i))
+
+
+def sorted_on_disk_buffer(p: Parameters, i: int, ahead: float) -> float:
+    """`hybrid`: both at once: ``Mul_i + C + max_j r_i · Mul_j / r_j``, without what waits to be sorted."""
+    own = p.streams[i]
+    return own.multiplicity + ahead + max(own.rate * s.multiplicity / s.rate for s in p.others(i))
+
+
+def _lags(p: Parameters, i: int) -> Sequence[float]:
+    return p.lags[i] if p.lags else [0.0] * len(p.streams)
+
+
+def _multiplied(streams: Sequence[Statistics], i: int) -> float:
+    return math.prod(s.multiplicity for j, s in enumerate(streams) if j != i)

@@ -1,0 +1,278 @@
+"""Plans: what is chosen, why, what it was chosen before, and that it is always the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.cost.figures import assumed, measured, row_bytes
+from watersmeet.cost.models import COST_MODELS
+from watersmeet.cost.parameters import Parameters
+from watersmeet.cost.work import Constants
+from watersmeet.errors import QueryError
+from watersmeet.joins import JOINS
+from watersmeet.model.punctuations import Clustered, Unique
+from watersmeet.model.queries import JoinQuery
+from watersmeet.optimizer.plan import Plan
+from watersmeet.optimizer.planner import RULES, make_plan
+from watersmeet.state.statistics import SECOND, StreamStatistics
+from watersmeet.workload.punctuated import stream_spec
+
+
+def query(*windows: float | None, how: str = "inner", **promises: Any) -> JoinQuery:
+    specs = [stream_spec(name, window) for name, window in zip("abcd", windows, strict=False)]
+    return JoinQuery(tuple(replace(s, promises=promises.get(s.name, ())) for s in specs), how)
+
+
+def figures(q: JoinQuery, **changes: dict[str, float]) -> Parameters:
+    p = assumed(q)
+    return replace(p, streams=tuple(replace(s, **changes.get(s.name, {})) for s in p.streams))
+
+
+def why(plan: Plan) -> dict[str, str]:
+    return {a.algorithm: a.why for a in plan.rejected}
+
+
+def test_windows_alone_are_joined_by_hash() -> None:
+    q = query(10, 5)
+    plan = make_plan(q, figures(q), cores=2)
+    assert (plan.algorithm, plan.forced, plan.indexes, plan.shards) == ("hash", False, ("hash", "hash"), 2)
+    assert plan.tuples == (10_000, 5_000)
+    assert plan.bytes == 15_000 * (58 + 24)
+    cost = COST_MODELS["hash"](figures(q))
+    assert plan.cpu == Constants().price(cost.work)
+    assert plan.warnings == ()
+    assert why(plan)["pwjoin"] == "costs the same"
+    assert why(plan)["nested_loop"] == "it takes tuples one by one, and here they come in batches"
+    assert why(plan)["pjoin"] == "it knows no windows"
+    at_once = make_plan(q, replace(figures(q), interval=0.0))
+    assert at_once.algorithm == "hash"
+    assert re.fullmatch(r"\d+\.\d\d times the CPU", why(at_once)["nested_loop"])
+    assert all(a.cpu and a.bytes for a in plan.rejected if a.algorithm != "wo_join")
+    assert {plan.algorithm, *why(plan)} == set(JOINS)
+
+
+def test_punctuations_make_it_pwjoin() -> None:
+    q = query(10, 10, a=(Unique(),), b=(Clustered(),))
+    plan = make_plan(q, figures(q))
+    assert plan.algorithm == "pwjoin"
+    assert plan.bytes < make_plan(query(10, 10), figures(query(10, 10))).bytes
+    assert why(plan)["hash"] == "it does not hear the promises of a and b"
+    measured_only = figures(query(10, 10), b={"punctuation_rate": 3.0})
+    assert make_plan(query(10, 10), measured_only).algorithm == "pwjoin"
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+def test_only_pwjoin_knows_who_is_unmatched(how: str) -> None:
+    q = query(10, 10, how=how)
+    plan = make_plan(q, figures(q))
+    assert plan.algorithm == "pwjoin"
+    assert why(plan)["hash"] == f"it computes inner joins, not {how} ones"
+
+
+def test_without_windows_someone_must_close_keys() -> None:
+    told = query(None, None, a=(Unique(),), b=(Unique(),))
+    plan = make_plan(told, figures(told))
+    assert (plan.algorithm, plan.warnings) == ("pwjoin", ())
+    silent = query(10, None)
+    plan = make_plan(silent, figures(silent))
+    assert plan.warnings == ("b has no window and a closes no keys: it grows; told as it is after 3600 s",)
+    assert plan.tuples[1] == 3600 * 1000
+    assert why(plan)["hash"] == "without a window it would keep b for ever"
+
+
+def test_what_grows_and_was_counted_is_told_as_counted() -> None:
+    q = query(10, None)
+    plan = make_plan(q, figures(q, b={"tuples": 700.0}))
+    assert plan.tuples[1] == 700
+    assert plan.warnings == ("b has no window and a closes no keys: it grows; told as it is now",)
+
+
+def test_memory_decides_before_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if PWJoin took half the memory and twice the work."""
+    q = query(10, 10)
+    plain = COST_MODELS["pwjoin"](figures(q))
+    thrifty = replace(plain, work=plain.work.times(2), bytes=plain.bytes / 2)
+    monkeypatch.setitem(COST_MODELS, "pwjoin", lambda p: thrifty)
+    assert make_plan(q, figures(q)).algorithm == "hash"
+    plan = make_plan(q, figures(q), memory=1e6)
+    assert plan.algorithm == "pwjoin"
+    assert why(plan)["hash"] == "needs about 1.6 MB, memory is 1.0 MB"
+    assert dict(plan.reasons)["choose_join"] == "pwjoin: the cheapest that fits in memory"
+
+
+def test_if_nothing_fits_the_smallest_is_taken_and_it_says_so() -> None:
+    q = query(10, 10)
+    plan = make_plan(q, figures(q), memory=1e6)
+    assert plan.algorithm == "hash"
+    assert plan.warnings == ("needs about 1.6 MB, memory is 1.0 MB",)
+
+
+def test_an_algorithm_asked_for_is_taken_and_shown_as_such() -> None:
+    q = query(10, 10)
+    plan = make_plan(q, figures(q), algorithm="nested_loop")
+    assert (plan.algorithm, plan.forced, plan.indexes) == ("nested_loop", True, ("scan", "scan"))
+    assert dict(plan.reasons)["choose_join"] == "nested_loop: asked for by name"
+    assert float(why(plan)["hash"].split()[0]) < 0.5
+    with pytest.raises(QueryError, match='`algorithm` is "sort"; known are hash'):
+        make_plan(q, algorithm="sort")
+
+
+@pytest.mark.parametrize(
+    ("rates", "buckets", "chosen"),
+    [((1000, 1000), 10, "probe"), ((1000, 10), 10, "probe"), ((1000, 1), 10, "probe_insert")],
+)
+def test_buckets_have_an_invalidation_strategy(rates: tuple[float, float], buckets: float, chosen: str) -> None:
+    """`probe` looks into one bucket per arrival, `probe_insert` into two; where rates differ, `probe` lets pile up."""
+    q = query(10, 10)
+    p = figures(q, **{n: {"rate": r, "buckets": buckets, "distinct": 500.0} for n, r in zip("ab", rates, strict=True)})
+    assert make_plan(q, p, algorithm="windowed_hash").invalidation == chosen
+    assert make_plan(q, p).invalidation is None
+
+
+def test_small_windows_are_scanned() -> None:
+    q = query(10, 10)
+    p = figures(q, a={"rate": 1.0, "distinct": 5.0})
+    plan = make_plan(q, p, cores=4)
+    assert dict(plan.reasons)["index_windows"] == "a: so few tuples that a scan is cheaper"
+    assert plan.indexes == ("hash", "hash")  # but the hash join has indexes only
+
+
+def test_no_more_shards_than_keys_and_a_word_if_the_machine_is_too_small() -> None:
+    q = query(10, 10)
+    p = figures(q, a={"distinct": 2.0, "rate": 1e5}, b={"distinct": 3.0, "rate": 1e5})
+    plan = make_plan(q, p, cores=8)
+    assert plan.shards == 3
+    assert len(plan.warnings) == 1
+    assert re.fullmatch(r"needs about [\d.]+ cores, and can use 3", plan.warnings[0])
+
+
+def test_a_hot_key_and_a_silent_stream_are_named() -> None:
+    q = query(10, 10)
+    p = figures(q, a={"hottest": 0.3}, b={"rate": 0.0, "tuples": 0.0})
+    assert make_plan(q, p, cores=4).warnings == (
+        "30% of a have one key, and so one of 4 shards",
+        "b is silent: the others are kept until it goes on",
+    )
+    assert make_plan(q, figures(q, a={"hottest": 0.3}), cores=2).warnings == ()
+
+
+def test_each_rule_says_what_it_decided() -> None:
+    plan = make_plan(query(10, 10), figures(query(10, 10)), cores=2)
+    said = [rule for rule, _ in plan.reasons]
+    assert said == [rule.__name__ for rule in RULES if rule.__name__ not in ("invalidate", "warn")]
+    assert dict(plan.reasons)["divide"] == "2 shards: one per core"
+
+
+def test_the_same_plan_for_the_same_input() -> None:
+    q = query(10, 7, a=(Unique(),))
+    first, again = (make_plan(q, figures(q), memory=5e5, cores=2) for _ in range(2))
+    assert first == again
+    assert json.loads(json.dumps(first.to_dict()))["predicted"]["bytes"] == first.bytes
+
+
+def test_nothing_measured_is_said() -> None:
+    plan = make_plan(query(10, 10))
+    assert plan.warnings == ("nothing is measured yet: rates and keys are assumed",)
+    assert plan.algorithm == "hash"
+
+
+# ------------------------------------------------------------ more than two streams
+
+
+@pytest.fixture
+def multiway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry with the multi-way joins; a plan asks for their names only."""
+    names = ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid")
+    monkeypatch.setattr("watersmeet.optimizer.rules.JOINS", dict.fromkeys((*JOINS, *names)))
+
+
+@pytest.mark.usefixtures("multiway")
+def test_several_streams_have_an_order_and_are_evaluated_by_the_batch() -> None:
+    q = query(10, 10, 10)
+    p = figures(q, a={"rate": 5000.0}, c={"rate": 100.0})
+    plan = make_plan(q, p)
+    assert plan.algorithm == "general_lazy"
+    assert plan.orders == ((2, 1), (2, 0), (1, 0))
+    assert dict(plan.reasons)["order_streams"].startswith("c, b, a; next ")
+    assert why(plan)["eager"] == "it takes tuples one by one, and here they come in batches"
+    assert why(plan)["hash"] == "it joins two streams, not 3"
+    assert [a.cpu for a in plan.rejected if a.algorithm == "hash"] == [None]
+
+
+@pytest.mark.usefixtures("multiway")
+def test_a_small_window_makes_it_hybrid() -> None:
+    q = query(10, 10, 10)
+    p = replace(figures(q, b={"rate": 2.0, "distinct": 10.0}), interval=0.0)
+    plan = make_plan(q, p)
+    assert (plan.algorithm, plan.indexes) == ("hybrid", ("hash", "scan", "hash"))
+    assert why(plan)["lazy"] == why(plan)["eager"]
+    assert why(plan)["general_lazy"] == "it takes tuples by the batch, and here they come one by one"
+    assert make_plan(q, replace(p, streams=figures(q).streams)).algorithm == "eager"
+
+
+@pytest.mark.usefixtures("multiway")
+def test_the_naive_join_is_priced_in_the_best_order_for_all() -> None:
+    q = query(10, 10, 10)
+    p = replace(figures(q, a={"rate": 5000.0}, c={"rate": 100.0}), interval=0.0)
+    naive = next(a for a in make_plan(q, p).rejected if a.algorithm == "naive_multiway")
+    assert naive.cpu == COST_MODELS["naive_multiway"](replace(p, orders=((2, 1, 0),) * 3)).cpu(Constants())
+
+
+@pytest.mark.usefixtures("multiway")
+def test_two_streams_keep_to_the_joins_of_two() -> None:
+    q = query(10, 10)
+    assert why(make_plan(q, figures(q)))["general_lazy"] == "two streams have joins of their own"
+
+
+@pytest.mark.usefixtures("multiway")
+def test_a_stream_that_all_others_close_is_stored_in_part() -> None:
+    q = query(10, 10, 10)
+    told = {"punctuation_rate": 1000.0}
+    plan = make_plan(q, figures(q, b=told, c=told))
+    assert plan.tuples[0] == pytest.approx(1000 * 2500 / 1000 * (1 - math.exp(-1000 * 10 / 2500)))
+    assert plan.tuples[1:] == (10_000, 10_000)
+
+
+def test_a_query_that_nothing_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watersmeet.optimizer.rules.JOINS", {"hash": JOINS["hash"]})
+    message = "no algorithm can run this inner join of 3 streams.\nHint: hash: it joins two streams, not 3"
+    with pytest.raises(QueryError, match=re.escape(message)):
+        make_plan(query(10, 10, 10))
+
+
+# ------------------------------------------------------------ figures
+
+
+def test_measured_figures() -> None:
+    q = query(10, 10)
+    streams = [StreamStatistics(10 * SECOND) for _ in q.streams]
+    times = np.arange(0, 40 * SECOND, SECOND // 50)
+    streams[0].observe(times, times // SECOND % 7, np.arange(times.size), 24 * times.size, closed=80)
+    p = measured(q, streams)
+    a, b = p.streams
+    assert a.rate == pytest.approx(50, rel=0.05)
+    assert a.window_tuples == pytest.approx(500, rel=0.1)
+    assert a.distinct == pytest.approx(7, rel=0.1)
+    assert (a.punctuation_rate, a.row_bytes) == (pytest.approx(2, rel=0.01), 58 + 24)
+    assert a.hottest == pytest.approx(1 / 7, abs=0.05)
+    assert (b.rate, b.window_tuples) == (0, 0)
+    assert p.elapsed == pytest.approx(40, rel=0.01)
+    assert make_plan(q, p).algorithm in JOINS
+
+
+def test_nothing_measured_at_all_has_no_end() -> None:
+    q = query(10, 10)
+    assert math.isinf(measured(q, [StreamStatistics(10 * SECOND) for _ in q.streams]).elapsed)
+
+
+def test_bytes_of_a_row_by_its_columns() -> None:
+    schema = pa.schema([("k", pa.int64()), ("t", pa.timestamp("us")), ("s", pa.string()), ("f", pa.bool_())])
+    assert row_bytes(schema) == 58 + 8 + 8 + 32 + 1 / 8
