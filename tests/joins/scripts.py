@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -18,6 +18,7 @@ from watersmeet.joins.pwjoin import RunningPWJoin
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News, Rules, place
 from watersmeet.model.batches import Batch
+from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import (
     Closings,
     Clustered,
@@ -32,7 +33,7 @@ from watersmeet.model.punctuations import (
     Value,
     ValueList,
 )
-from watersmeet.model.queries import HOW, JoinQuery, StreamSpec
+from watersmeet.model.queries import HOW, JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import Unbounded, Window
 
 #: Kinds of keys that have an order, with a slack that fits them (None: they know no distance).
@@ -49,6 +50,17 @@ ORDERED: dict[str, Any] = {
     "float64": 1.5,
 }
 
+#: Predicates across the streams, in SQL and in Python.
+WHERE: dict[str, Callable[[Any, Any], bool]] = {
+    "a_n % 2 = b_n % 2": lambda a, b: a.row % 2 == b.row % 2,
+    "a_ts <= b_ts AND a_n <> b_n": lambda a, b: a.ts <= b.ts and a.row != b.row,
+    "a_n % 3 = 0 AND NULL OR b_ts - a_ts > 2 OR a_ts = b_ts": lambda a, b: b.ts - a.ts > 2 or a.ts == b.ts,
+    "a_n <> 0 AND b_n / a_n BETWEEN 0.5 AND 2": lambda a, b: a.row != 0 and 0.5 <= b.row / a.row <= 2,
+    "NOT (b_n > 4 OR NULL)": lambda a, b: False,
+    "b_n > 4": lambda a, b: b.row > 4,
+    "1 < 2": lambda a, b: True,
+}
+
 
 @dataclass(frozen=True)
 class Script:
@@ -60,9 +72,11 @@ class Script:
     delays: tuple[int, int]
     promises: tuple[tuple[Promise, ...], tuple[Promise, ...]]
     batches: tuple[tuple[News, News], ...]
+    where: str | None = None  # one of WHERE
 
     def query(self) -> JoinQuery:
-        return JoinQuery((self.spec(0), self.spec(1)), self.how)
+        specs = (self.spec(0), self.spec(1))
+        return JoinQuery(specs, self.how, None if self.where is None else parse(self.where, columns_of(specs)))
 
     def spec(self, i: int) -> StreamSpec:
         name, columns = "ab"[i], key_names(self.kind, i)
@@ -192,7 +206,7 @@ class Comparison:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.query = script.query()
-        self.rules = Rules(self.query)
+        self.rules = Rules(self.query, WHERE[script.where] if script.where is not None else None)
         self.announced: list[Any] = []  # keys said one by one
         self.intervals: list[tuple[Any, Any]] = []
 

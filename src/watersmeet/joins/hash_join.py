@@ -77,5 +77,5 @@ class RunningHashJoin(RunningJoin[ValueLists]):
         arrivals, state = self.arrivals[i], self.streams[j]
         before = state.lists.looked_at
         for rows, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach):
-            yield self._results(i, rows, numbers, places)
+            yield from self._fitting(i, rows, numbers, places)
         self.counters.probed += state.lists.looked_at - before

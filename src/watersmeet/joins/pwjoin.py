@@ -122,11 +122,15 @@ class RunningPWJoin(RunningHashJoin):
         own, other = self.query.streams[i], self.query.streams[1 - i]
         arrivals, state = self.arrivals[i], self.streams[1 - i]
         before = state.lists.looked_at
-        track = self.unmatched.tracks(1 - i)
-        for rows, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach, track):
+        track = self.unmatched.tracks(1 - i) and self.query.where is None
+        for rows, slots in state.candidates(arrivals, arrivals.which, other.window.reach, own.window.reach, track):
+            holds = self._holds(i, rows, state.lists.segment[slots], state.lists.row[slots])
+            if holds is not None:
+                rows, slots = rows[holds], slots[holds]
+                self.unmatched.match_stored(1 - i, slots)
             self.unmatched.match(i, rows)
             if self.query.pairs:
-                yield self._results(i, rows, numbers, places)
+                yield from self._results(i, rows, state.lists.segment[slots], state.lists.row[slots])
         self.counters.probed += state.lists.looked_at - before
 
     def _store(self, i: int, useful: np.ndarray) -> None:

@@ -5,6 +5,7 @@ All that was ever said and shown is kept, and after each batch everything is wor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,8 +168,10 @@ class StreamRules:
 class Rules:
     """Two streams under the rules, fed batch by batch."""
 
-    def __init__(self, query: JoinQuery) -> None:
+    def __init__(self, query: JoinQuery, holds: Callable[[Tuple, Tuple], bool] | None = None) -> None:
+        """`holds` is what `query.where` says of a pair."""
         self.query = query
+        self.holds = holds
         self.streams = [StreamRules(spec) for spec in query.streams]
         self.batch = -1
         self._paired: list[tuple[Tuple, ...]] = []
@@ -181,6 +184,8 @@ class Rules:
         for stream, n in zip(self.streams, news, strict=True):
             stream.advance(n, self.batch)
         pairs = window_join([s.good for s in self.streams], [s.spec.window.reach for s in self.streams])
+        if self.holds is not None:
+            pairs = [(a, b) for a, b in pairs if self.holds(a, b)]
         new = [p for p in pairs if p not in self._paired]
         self._paired = pairs
         self._stored = stored = (self.stored(0), self.stored(1))

@@ -13,7 +13,7 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import Counters
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.index import Int32s
-from watersmeet.state.keys import Int64s
+from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
@@ -101,13 +101,41 @@ class RunningJoin(ABC, Generic[IndexT]):
         if batch.ended or (said is not None and said.ended):
             self.progress[i] = AFTER_ALL
 
-    def _results(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> pa.Table:
+    def _holds(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> Bools | None:
+        """For which pairs of new rows of stream i with stored ones the predicate is true; None: there is none."""
+        where = self.query.where
+        if where is None:
+            return None
+        own, other = self.query.streams[i], self.query.streams[1 - i]
+        names = dict(zip(self.query.streams[0].key, own.key, strict=True)) | {c: c for c in own.payload}
+        mine = [c for c in where.columns if c in names]
+        theirs = [c for c in where.columns if c not in names]
+        taken = self.arrivals[i].rows.select([names[c] for c in mine]).take(pa.array(rows))
+        columns = list(taken.columns)
+        if theirs:
+            assert set(theirs) <= set(other.payload), "a column of the pair is a key or stands in one stream"
+            stored = self.streams[1 - i].segments.take(numbers, places, theirs)
+            columns += [c.combine_chunks() for c in stored.columns]
+        # a column that counts the pairs: the predicate may name none
+        pairs = pa.record_batch([*columns, pa.array(rows)], names=[*mine, *theirs, "row of the batch"])
+        return where.holds(pairs)
+
+    def _fitting(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> Iterator[pa.Table]:
+        """Results of those pairs for which the predicate, if there is one, is true."""
+        holds = self._holds(i, rows, numbers, places)
+        if holds is not None:
+            rows, numbers, places = rows[holds], numbers[holds], places[holds]
+        yield from self._results(i, rows, numbers, places)
+
+    def _results(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> Iterator[pa.Table]:
         """New rows of stream i beside the stored ones of the other they match, which are grouped by segment number."""
+        if not rows.size:
+            return
         other = self.query.streams[1 - i]
         self.counters.results += rows.size
         mine = self.arrivals[i].rows.take(pa.array(rows))
         columns = [*other.key, *other.payload] if i == 1 else other.payload
-        return self._combine(mine, self.streams[1 - i].segments.take(numbers, places, columns), i)
+        yield self._combine(mine, self.streams[1 - i].segments.take(numbers, places, columns), i)
 
     def _combine(self, mine: pa.RecordBatch, theirs: pa.Table, i: int) -> pa.Table:
         """Columns of the result; key values are those of the first stream's tuple."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
+from watersmeet.model.predicates import Predicate
 from watersmeet.model.punctuations import Promise
 from watersmeet.model.windows import TimeWindow, Window
 
@@ -65,12 +67,22 @@ HOW: dict[str, tuple[int, ...]] = {
 }
 
 
+def columns_of(streams: Sequence[StreamSpec]) -> pa.Schema:
+    """Columns of a combination of tuples of these streams: the key (that of the first), then each one's payload."""
+    fields = [streams[0].schema.field(k) for k in streams[0].key]
+    return pa.schema(fields + [s.schema.field(c) for s in streams for c in s.payload])
+
+
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """Streams that meet on a common key. The result's columns are the key, then each stream's payload."""
+    """Streams that meet on a common key. The result's columns are the key, then each stream's payload.
+
+    `where` must hold for a combination to be one: a row all of whose combinations fail it is unmatched.
+    """
 
     streams: tuple[StreamSpec, ...]
     how: str = "inner"
+    where: Predicate | None = None
 
     def __post_init__(self) -> None:
         if len(self.streams) < 2:
@@ -105,10 +117,7 @@ class JoinQuery:
     @property
     def schema(self) -> pa.Schema:
         """Columns of a result; semi and anti joins give the first stream's alone."""
-        first = self.streams[0]
-        fields = [first.schema.field(k) for k in first.key]
-        fields += [s.schema.field(c) for s in (self.streams if self.pairs else self.streams[:1]) for c in s.payload]
-        return pa.schema(fields)
+        return columns_of(self.streams if self.pairs else self.streams[:1])
 
     @property
     def pairs(self) -> bool:
@@ -128,6 +137,7 @@ class JoinQuery:
         """Everything that a stored state depends on, as plain values: two queries may share a state iff equal."""
         return {
             "how": self.how,
+            **({"where": self.where.text} if self.where is not None else {}),
             "streams": [
                 {
                     "name": s.name,

@@ -38,6 +38,8 @@ class Explanation:
                 heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
                 lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
             lines.append(f"    late: {s['late']}")
+        if "where" in f:
+            lines.append(f"  where {f['where']}")
         if "groups" in f:
             lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
             lines.append(f"    a group comes out {f['groups']['come']}")
@@ -58,9 +60,16 @@ def explain(joined: Joined) -> Explanation:
             "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
             "shards": len(joined.ids),
             "streams": [_stream(joined, i) for i in range(len(query.streams))],
+            **_where(joined),
             "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
         }
     )
+
+
+def _where(joined: Joined) -> dict[str, str]:
+    if joined.query.where is not None:
+        return {"where": f"{joined.query.where.text}: asked of every pair in the operator, before it counts as a match"}
+    return {} if joined.condition is None else {"where": "… by Spark, which filters the results behind the operator"}
 
 
 def _stream(joined: Joined, i: int) -> dict[str, Any]:

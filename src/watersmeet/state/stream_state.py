@@ -76,7 +76,14 @@ class StreamState(Generic[IndexT]):
     def probe(
         self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int, track: bool = False
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Matches of the batch's rows as (row, segment number, row there), grouped by segment number.
+        """Matches of the batch's rows as (row, segment number, row there); see `candidates`."""
+        for rows, slots in self.candidates(arrivals, which, back, ahead, track):
+            yield rows, self.lists.segment[slots], self.lists.row[slots]
+
+    def candidates(
+        self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int, track: bool = False
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        """Matches of the batch's rows as (row, slot), grouped by the slot's segment number.
 
         With `track` the stored tuples found are noted as matched.
         """
@@ -85,7 +92,7 @@ class StreamState(Generic[IndexT]):
         for rows, slots in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track):
             numbers = self.lists.segment[slots]
             order = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort, in numpy
-            yield rows[order], numbers[order], self.lists.row[slots[order]]
+            yield rows[order], slots[order]
 
     def expire_before(self, time: int) -> int:
         """Forget tuples with ``ts < time``."""
