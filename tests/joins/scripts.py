@@ -17,7 +17,7 @@ from tests.oracle import KEYS, Row, bag, canonical, key_names, key_types, keys, 
 from watersmeet.joins.pwjoin import RunningPWJoin
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News, Rules, place
-from watersmeet.model.batches import Batch
+from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import (
     Closings,
@@ -73,6 +73,7 @@ class Script:
     promises: tuple[tuple[Promise, ...], tuple[Promise, ...]]
     batches: tuple[tuple[News, News], ...]
     where: str | None = None  # one of WHERE
+    idle_after: tuple[int | None, int | None] = (None, None)
 
     def query(self) -> JoinQuery:
         specs = (self.spec(0), self.spec(1))
@@ -83,7 +84,7 @@ class Script:
         types = zip(columns, key_types(self.kind), strict=True)
         fields = [(f"{name}_ts", pa.int64()), *types, (f"{name}_n", pa.int64())]
         spec = StreamSpec(name, pa.schema(fields), f"{name}_ts", columns, self.windows[i], self.delays[i])
-        return replace(spec, promises=self.promises[i])
+        return replace(spec, promises=self.promises[i], idle_after=self.idle_after[i])
 
     def batch(self, n: int, i: int) -> Batch:
         """What stream i brings in batch n, as the engine takes it."""
@@ -93,7 +94,9 @@ class Script:
         turned = {"left": "right", "right": "left"}.get(self.how, self.how)
         a, b = self.windows, self.delays
         swapped = tuple((second, first) for first, second in self.batches)
-        return Script(self.kind, turned, (a[1], a[0]), (b[1], b[0]), (self.promises[1], self.promises[0]), swapped)
+        idle = self.idle_after[::-1]
+        turned_over = ((a[1], a[0]), (b[1], b[0]), (self.promises[1], self.promises[0]))
+        return Script(self.kind, turned, *turned_over, swapped, idle_after=(idle[0], idle[1]))
 
 
 def engine_batch(spec: StreamSpec, news: News) -> Batch:
@@ -142,7 +145,9 @@ def scripts(
         made.append(tuple(_at(n * stride, draw(_news(chosen, rows)), numbers) for _ in range(2)))
     promises = tuple(draw(_promises(chosen)) if promising else () for _ in range(2))
     hows = draw(how if how is not None else st.sampled_from(sorted(HOW)))
-    return Script(chosen, hows, (draw(window), draw(window)), delays, promises, tuple(made))  # type: ignore[arg-type]
+    idle = tuple(draw(st.sampled_from([None, None, 1, 6])) for _ in range(2))
+    each = (draw(window), draw(window)), delays, promises
+    return Script(chosen, hows, *each, tuple(made), idle_after=idle)  # type: ignore[arg-type]
 
 
 @cache
@@ -208,6 +213,7 @@ class Comparison:
         self.query = script.query()
         self.rules = Rules(self.query, WHERE[script.where] if script.where is not None else None)
         self.announced: list[Any] = []  # keys said one by one
+        self.over = False
         self.intervals: list[tuple[Any, Any]] = []
 
     def step(self, join: RunningPWJoin, n: int) -> None:
@@ -222,6 +228,8 @@ class Comparison:
         wanted = [self.pair(a, b) for a, b in outcome.pairs]
         wanted += [self.single(i, t) for i in (0, 1) for t in outcome.alone[i]]
         assert bag(results) == bag(wanted)
+        assert not (results and self.over), "the end was announced"
+        self.over = join.output_progress() == AFTER_ALL
         self._counters(join, n, results)
         self._announcements(join, before)
         self._not_contradicted(results, before)

@@ -77,7 +77,7 @@ class Punctuated:
             wm.end("over"),
         ]
         a = wm.stream(read(self.a), time="a_ts", window="40 seconds", punctuation=said, name="a")
-        ranges = wm.when("high IS NOT NULL", low="low", high="high", df=read(self.notes))
+        ranges = wm.when("high IS NOT NULL", high="high", df=read(self.notes))
         rows = read(self.b).withColumnRenamed("over", "b_over")
         b = wm.stream(rows, time="b_ts", window="40 seconds", punctuation=[ranges, wm.end("b_over")], name="b")
         return wm.join(a, b, on="k", how=how)

@@ -38,7 +38,8 @@ class PWJoin:
             state without having matched, padded with NULLs.
     Forgets a at the first of: progress(b) > a.ts + Ta (its window); b has closed a.key (nothing can match it).
             (Ta = 10, a.ts = 20: at progress(b) = 31, or when b says "no more a.key", be it at 21.)
-    Announces a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it.
+    Announces a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it. A
+            stream that has ended has closed all keys. The end, when both have ended or one has and holds nothing.
 
     References: Ding and Rundensteiner, Evaluating window joins over punctuated streams (2004).
     """
@@ -73,7 +74,11 @@ class RunningPWJoin(RunningHashJoin):
         self.violations, self.announced, self.announced_ranges = [], [], []
         self._begin(batches)
         self.unmatched.begin(self.arrivals)
-        effects = [promises.take_effect(p) for promises, p in zip(self.promises, self.progress, strict=True)]
+        alone = min(self.progress) < AFTER_ALL  # if all streams have ended there is nothing left to say of single keys
+        effects = [
+            promises.take_effect(p, ended=alone and p == AFTER_ALL)
+            for promises, p in zip(self.promises, self.progress, strict=True)
+        ]
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
         self._store(build, np.ones(self.arrivals[build].which.size, np.bool_))
@@ -93,6 +98,8 @@ class RunningPWJoin(RunningHashJoin):
             self._expire(i, effects[i])
         for i in (0, 1):
             self._announce(i, effects[i])
+        for promises, effect in zip(self.promises, effects, strict=True):
+            promises.release(effect)
         for i in (0, 1):
             # rows that a forgotten closing had purged must not come back
             self.streams[1 - i].shed |= self.promises[i].trim()
@@ -221,7 +228,10 @@ class RunningPWJoin(RunningHashJoin):
         return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
 
     def output_progress(self) -> int:
-        """No result to come is older than this."""
+        """No result to come is older than this; none will come if a stream that can match has ended and is empty."""
+        for i, stream in enumerate(self.streams):
+            if self.progress[i] == AFTER_ALL and not len(stream) and not self.query.pads(1 - i):
+                return AFTER_ALL
         stored = [s.lists.oldest_time() for i, s in enumerate(self.streams) if self.query.pads(i)]
         return min([*self.progress, *(t for t in stored if t is not None)])
 
@@ -240,9 +250,11 @@ class RunningPWJoin(RunningHashJoin):
 
     def notes(self) -> dict[str, Any]:
         shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
-        return {"promises": [p.notes() for p in self.promises]} | ({"shed": shed} if any(shed) else {})
+        said = {"promises": [p.notes() for p in self.promises]} | ({"shed": shed} if any(shed) else {})
+        return super().notes() | said
 
     def recall(self, notes: dict[str, Any]) -> None:
+        super().recall(notes)
         for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
             promises.recall(note)
         for stream, shed in zip(self.streams, notes.get("shed", [False, False]), strict=True):

@@ -25,6 +25,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.query = query
         self.streams = streams
         self.progress = [BEFORE_ALL] * len(query.streams)
+        self.heard = [BEFORE_ALL] * len(query.streams)  # how far the others were when each last showed something
         self.counters = Counters()
         self.late: list[pa.RecordBatch] = []
         self.violations: list[pa.RecordBatch] = []
@@ -59,10 +60,11 @@ class RunningJoin(ABC, Generic[IndexT]):
 
     def notes(self) -> dict[str, Any]:
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""
-        return {}
+        patient = all(s.idle_after is None for s in self.query.streams)
+        return {} if patient else {"heard": list(self.heard)}
 
     def recall(self, notes: dict[str, Any]) -> None:
-        return
+        self.heard = list(notes.get("heard", self.heard))
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
         return []
@@ -80,6 +82,8 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.arrivals = [self._admit(i, batch) for i, batch in enumerate(batches)]
         for i, batch in enumerate(batches):
             self._advance(i, batch)
+            self.counters.violations += 0 if batch.rejected is None else batch.rejected.num_rows
+        self._pass_idle(batches)
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         """Set late rows and rows without a key apart."""
@@ -100,6 +104,24 @@ class RunningJoin(ABC, Generic[IndexT]):
             self.progress[i] = max(self.progress[i], said.heartbeat)
         if batch.ended or (said is not None and said.ended):
             self.progress[i] = AFTER_ALL
+
+    def _pass_idle(self, batches: Sequence[Batch]) -> None:
+        """Take the progress of streams that are idle from that of the others, all of them as they stand now.
+
+        That is said in event time, so a batch that is run again, on whatever shard, comes to the same. An ended stream
+        has no time that goes on.
+        """
+        told = list(self.progress)
+        for i, (spec, batch) in enumerate(zip(self.query.streams, batches, strict=True)):
+            if spec.idle_after is None:
+                continue
+            others = max((p for j, p in enumerate(told) if j != i and p < AFTER_ALL), default=BEFORE_ALL)
+            beats = batch.closings is not None and batch.closings.heartbeat is not None
+            if batch.seen is not None or beats or self.heard[i] == BEFORE_ALL:
+                self.heard[i] = max(self.heard[i], others)
+            elif others - self.heard[i] > spec.idle_after:
+                self.progress[i] = max(told[i], others - spec.idle_after)
+                self.counters.idle += 1
 
     def _holds(self, i: int, rows: Int64s, numbers: Int32s, places: Int32s) -> Bools | None:
         """For which pairs of new rows of stream i with stored ones the predicate is true; None: there is none."""

@@ -35,6 +35,7 @@ class Counters:
 
     rows_in: int = 0
     late: int = 0
+    idle: int = 0  # streams that were silent and whose progress was taken from the others'
     violations: int = 0  # tuples that came against a promise of their own stream
     null_keys: int = 0
     probed: int = 0  # stored tuples looked at while probing

@@ -37,6 +37,8 @@ class Explanation:
             if s["punctuations"]:
                 heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
                 lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
+            if "idle" in s:
+                lines.append(f"    idle: {s['idle']}")
             lines.append(f"    late: {s['late']}")
         if "where" in f:
             lines.append(f"  where {f['where']}")
@@ -95,6 +97,11 @@ def _stream(joined: Joined, i: int) -> dict[str, Any]:
         "late": f"rows more than {durations.spell(spec.delay)} behind the newest {spec.time} of earlier batches are "
         "not joined; they are counted and come out in `tagged` as `late`",
     }
+    if spec.idle_after is not None:
+        facts["idle"] = (
+            f"while it shows nothing and {names} goes on by more than {durations.spell(spec.idle_after)}, "
+            f"it is taken to be that far behind {names}"
+        )
     if query.how == "semi" and i == 0:
         facts["comes"] = "a row comes out at its first match, and is forgotten"
     elif query.pads(i):

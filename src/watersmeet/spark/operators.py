@@ -49,7 +49,8 @@ def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructFi
     if is_packed:
         out = out.mapInArrow(SheetReader(processor.query.schema), schema)
     sums = [F.sum(_stat(name)).alias(name) for name in SUMMED]
-    return out.observe(metrics, sums[0], *sums[1:], F.max(_stat("stored")).alias("stored_max"))
+    most = [F.max(_stat(name)).alias(alias) for name, alias in (("stored", "stored_max"), ("idle", "idle"))]
+    return out.observe(metrics, sums[0], *sums[1:], *most)
 
 
 def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:

@@ -70,9 +70,10 @@ class Joined:
             own = [(n, sign) for n, sign in own if sign.kind not in ("value", "range")]
         if source.upstream is not None and source.upstream.ids != self.ids:
             own = [(n, sign) for n, sign in own if sign.kind != "range"]
+        unbounded = source.upstream is not None  # then a join says NULL for an end that is not there
         teller = None if source.upstream is None else F.get_json_object(NOTE, "$.shard")
         df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
-        parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own)), PACKED_DDL)]
+        parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own, unbounded)), PACKED_DDL)]
         for n, sign in numbered:
             if sign.df is not None:
                 df = with_signs(sign.df, [(n, sign)], spec.time, kinds)
@@ -207,5 +208,5 @@ def _refuse_unbounded(streams: tuple[Stream, ...], algorithm: str, *, listens: b
             )
 
 
-def _signed(signs: Sequence[tuple[int, Sign]]) -> tuple[Signed, ...]:
-    return tuple(Signed(n, s.kind, s.low_closed, s.high_closed) for n, s in signs)
+def _signed(signs: Sequence[tuple[int, Sign]], unbounded: bool = False) -> tuple[Signed, ...]:
+    return tuple(Signed(n, s.kind, s.low_closed, s.high_closed, s.needs(unbounded)) for n, s in signs)

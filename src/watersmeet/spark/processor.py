@@ -28,7 +28,7 @@ from watersmeet.joins import Join
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.running import RunningJoin
 from watersmeet.model.batches import Batch
-from watersmeet.model.queries import JoinQuery
+from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.state import cache as caches
@@ -125,6 +125,7 @@ class ShardProcessor(StatefulProcessor):
             timings.lap("join_us")
             if self.on_violation == "error":
                 _refuse_violations(working.join)
+                _refuse_rejected(self.query, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -134,6 +135,10 @@ class ShardProcessor(StatefulProcessor):
                 for spec, rows_out in zip(self.query.streams, parts, strict=False):
                     if rows_out.num_rows:
                         yield self.sheet.notes(kind, [_note(shard, spec.name, r) for r in _rows_as_json(rows_out)])
+            for spec, batch in zip(self.query.streams, batches, strict=False):
+                if batch.rejected is not None:
+                    told = [f'{{"punctuation":{row}}}' for row in _rows_as_json(_timed(batch.rejected, spec))]
+                    yield self.sheet.notes(VIOLATION, [_note(shard, spec.name, row) for row in told])
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
@@ -289,6 +294,22 @@ def _refuse_violations(join: RunningJoin[Any]) -> None:
                 f"{row[spec.time]}, against a punctuation{said} by which no more of these would come.",
                 hint='mend the source, or use on_violation="drop" to set such tuples apart.',
             )
+
+
+def _refuse_rejected(query: JoinQuery, batches: list[Batch]) -> None:
+    for spec, batch in zip(query.streams, batches, strict=False):
+        if batch.rejected is not None:
+            raise ViolationError(
+                f"stream `{spec.name}` brought a punctuation without an end of the range that it closes: "
+                f"{_rows_as_json(_timed(batch.rejected, spec))[0]}.",
+                hint="leave `low` or `high` out of wm.when to leave that end unbounded, or mend the source.",
+            )
+
+
+def _timed(rejected: pa.RecordBatch, spec: StreamSpec) -> pa.RecordBatch:
+    """Punctuations that were rejected, their times of the stream's own type."""
+    time = rejected.column("time").cast(spec.schema.field(spec.time).type)
+    return rejected.set_column(2, spec.time, time)
 
 
 def _rows_as_json(rows: pa.RecordBatch) -> list[str]:

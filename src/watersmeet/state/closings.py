@@ -116,7 +116,8 @@ class Promises:
     def hear_tuples(self, arrivals: Arrivals, honest: Bools, batch: Batch, progress: int) -> Bools:
         """What the tuples themselves promise, on a stream that is unique or clustered.
 
-        Tells which of them repeat the key of a unique stream: of equal keys the first by (ts, row bytes) stays.
+        Tells which of them repeat the key of a unique stream: of equal keys the first by (ts, the stream's `order_by`
+        column if it has one, row bytes) stays.
         """
         broken = np.zeros(arrivals.which.size, np.bool_)
         for promise in self.spec.promises:
@@ -134,8 +135,12 @@ class Promises:
         _, inverse, counts = np.unique(keys.words[which], return_inverse=True, return_counts=True)
         twins = counts[inverse] > 1
         rank = np.zeros(which.size, np.int64)
-        rank[twins] = row_ranks(arrivals.rows.take(pa.array(which[twins])))
-        order = np.lexsort((rank, arrivals.times[which]))
+        rows = arrivals.rows.take(pa.array(which[twins]))
+        rank[twins] = row_ranks(rows)
+        chosen = np.zeros(which.size, np.int64)
+        if self.spec.order_by is not None:
+            chosen[twins] = value_ranks(rows.column(self.spec.order_by))
+        order = np.lexsort((rank, chosen, arrivals.times[which]))
         self.lists.close(which[order], arrivals.times, keys)
         self.filter.note(keys.words[which])
         nodes, first = np.unique(self.lists.nodes_of(which[order], keys), return_index=True)
@@ -227,8 +232,11 @@ class Promises:
 
     # ------------------------------------------------------------ taking effect
 
-    def take_effect(self, progress: int) -> Effect:
-        """Promises that hold from now on: P >= τ for a stream in order, P > τ for one with a delay."""
+    def take_effect(self, progress: int, *, ended: bool = False) -> Effect:
+        """Promises that hold from now on: P >= τ for a stream in order, P > τ for one with a delay.
+
+        A stream that has `ended` closes all keys, if they have an order in which to say so.
+        """
         reached = progress if self.spec.delay == 0 or progress == AFTER_ALL else progress - 1
         lists = self.lists.lists
         due = lists.closing[self.pending_nodes] <= reached
@@ -237,6 +245,8 @@ class Promises:
         nodes, self.closed_now = np.concatenate([nodes, self.closed_now]), np.empty(0, np.int64)
         ready = [r for r in self.pending_ranges if r[2] <= reached]
         self.pending_ranges = [r for r in self.pending_ranges if r[2] > reached]
+        if ended and self.spec.has_ordered_key:
+            ready.append((*self.order().ends, AFTER_ALL))
         effect = Effect(nodes)
         for low, high, time in ready:
             assert self.ranges is not None, "a pending range has an order"
@@ -258,6 +268,18 @@ class Promises:
             effect.nodes = np.concatenate([effect.nodes, inside])
 
     # ------------------------------------------------------------ forgetting
+
+    def release(self, effect: Effect) -> None:
+        """Let go of single closings that a range says as well, of keys of which nothing is stored any more."""
+        if self.ranges is None or not len(self.ranges):
+            return
+        lists = self.lists.lists
+        inside = [self.index.between(low, high) for low, high, _ in effect.intervals]
+        nodes = np.unique(np.concatenate([effect.nodes, *inside]))
+        nodes = nodes[(lists.oldest[nodes] == kernel.NIL) & (lists.mark[nodes] >= kernel.CLOSED)]
+        nodes = nodes[self.closed_nodes(self.lists, nodes)]
+        self.fresh = self.fresh[~np.isin(self.fresh, nodes)]
+        self.lists.forget(nodes)
 
     def trim(self) -> bool:
         """Keep what is remembered within its bounds: first merge neighbours, then forget the oldest half.
@@ -444,6 +466,15 @@ def row_ranks(rows: pa.RecordBatch) -> Int64s:
     texts = [whole[a:b] for a, b in zip(keys.offsets[:-1].tolist(), keys.offsets[1:].tolist(), strict=True)]
     places = {text: i for i, text in enumerate(sorted(set(texts)))}
     return np.array([places[text] for text in texts], np.int64)
+
+
+def value_ranks(column: pa.Array) -> Int64s:
+    """Places of values in Spark's ascending order: NULL first, NaN last."""
+    keys = encode([column])
+    places = Order(column.type).of_keys(keys)
+    ranks: Int64s = np.full(len(keys), -1, np.int64)
+    ranks[keys.valid] = np.unique(places[keys.valid], return_inverse=True)[1]
+    return ranks
 
 
 def _comparable(column: pa.Array) -> pa.Array:
