@@ -14,13 +14,14 @@ from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.outputs import plain
+from watersmeet.model.plain import plain_column
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.closings import Effect, Promises
+from watersmeet.state.closings import Effect
 from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.unmatched import Unmatched
 
@@ -238,7 +239,8 @@ class RunningPWJoin(RunningHashJoin):
     def output_punctuations(self) -> list[str]:
         said = []
         for rows in self.announced:
-            said += [json.dumps({"key": list(map(plain, key))}) for key in zip(*rows.to_pydict().values(), strict=True)]
+            keys = zip(*map(plain_column, rows.columns), strict=True)
+            said += [json.dumps({"key": key}) for key in keys]
         for low, high in self.announced_ranges:
             said.append(json.dumps({"range": self.promises[0].order().spell(low, high)}))
         beat = self.output_progress()

@@ -6,6 +6,7 @@ The order of a single-column key is a 64-bit word (integers, dates, times, float
 
 from __future__ import annotations
 
+import base64
 import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError
-from watersmeet.model.outputs import plain
+from watersmeet.model.plain import plain, plain_column
 from watersmeet.model.punctuations import Range
 from watersmeet.state.keys import Bools, Bytes, Int64s, Keys, decode, encode, is_word
 
@@ -145,10 +146,7 @@ class Order:
             return plain(float(_float_order(np.array([place], np.int64)).view(np.float64)[0]))
         none = np.zeros(1, np.int64)
         values = decode(np.array([place], np.int64), np.empty(0, np.uint8), none, none.astype(np.int32), [self.kind])[0]
-        try:
-            return plain(values[0].as_py())
-        except (OverflowError, ValueError):  # a time that Python does not know
-            return values.cast(pa.string())[0].as_py()
+        return plain_column(values)[0]
 
     def place(self, value: Any) -> Any:
         """The place of a value."""
@@ -178,6 +176,20 @@ def _search(places: Orders, place: Any, side: Any) -> int:
     boxed = np.empty(1, places.dtype)
     boxed[0] = place
     return int(np.searchsorted(places, boxed, side)[0])
+
+
+def to_json(place: Any) -> Any:
+    """A place in an order, or none, as JSON."""
+    if isinstance(place, bytes):
+        return {"bytes": base64.b64encode(place).decode()}
+    return {"above": True} if place is ABOVE else None if place is None else int(place)
+
+
+def from_json(value: Any) -> Any:
+    """The inverse."""
+    if isinstance(value, dict):
+        return ABOVE if "above" in value else base64.b64decode(value["bytes"])
+    return value
 
 
 class Ranges:
