@@ -228,8 +228,8 @@ def test_neighbours_merge_into_a_range(window: Window) -> None:
         assert join.streams[0].lists.keys <= 5
     promises = join.promises[0]
     assert promises.forgotten == 0
-    assert promises.ranges is not None
-    assert (promises.ranges.low, len(promises.ranges)) == ([0], 1)
+    assert promises.merged is not None
+    assert (promises.merged.low, len(promises.merged)) == ([0], 1)
     feed(join, script, News((Tuple(50, (7,), 0),)), News())
     assert join.violations[0].num_rows == 1, "none of them is forgotten"
 

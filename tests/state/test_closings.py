@@ -256,7 +256,7 @@ def test_an_order_has_a_least_key() -> None:
     stream = Stream(Ordered(2))
     shown(stream, (-(2**63) + 1, 1))
     assert stream.promises.pending_ranges == []
-    assert stream.promises.ranges is not None
+    assert stream.promises.merged is not None
     assert len(stream.promises.ranges) == 0
     assert stream.promises.largest == -(2**63) + 1
 
@@ -290,8 +290,8 @@ def test_neighbours_merge_before_anything_is_forgotten(monkeypatch: pytest.Monke
     stream = Stream()
     stream.store((0, 3))
     assert effective(stream, *(value(k, 10 - k) for k in (1, 2, 3, 4, 5))) is False
-    assert stream.promises.ranges is not None
-    r = stream.promises.ranges
+    assert stream.promises.merged is not None
+    r = stream.promises.merged
     assert (r.low, r.high, r.time) == ([1, 4], [2, 5], [9, 6]), "3 is stored and keeps its node"
     assert stream.closed(*range(7)) == [False, True, True, True, True, True, False]
     assert (stream.lists.keys, stream.lists.closings, stream.promises.forgotten) == (1, 1, 0)

@@ -40,6 +40,7 @@ from watersmeet.spark.packing import PACKED, ROWS, Inbox, Packer, Signed
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION
 from watersmeet.spark.punctuations import flag, part
+from watersmeet.state import remembered
 from watersmeet.state.log import MemoryStore
 
 pytestmark = pytest.mark.tws
@@ -145,6 +146,23 @@ flat = sorted(kind for kind in KEYS if not any(pa.types.is_nested(t) for t in ke
 @settings(max_examples=max(20, settings().max_examples // 3))
 @given(script=scripts(st.sampled_from(flat), batches=4), shards=st.integers(1, 3), seed=st.integers(0, 999))
 def test_shards_follow_the_rules(script: Script, shards: int, seed: int) -> None:
+    follow(script, shards, seed)
+
+
+@settings(max_examples=max(20, settings().max_examples // 3))
+@given(
+    script=scripts(st.sampled_from(["int64", "int32", "decimal10", "date"]), batches=6),
+    shards=st.integers(1, 3),
+    seed=st.integers(0, 999),
+)
+def test_closed_keys_merge_over_those_of_other_shards_unnoticed(script: Script, shards: int, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remembered, "MERGED_FROM", 0)
+        patch.setattr(remembered, "LONG_RUN", 1)
+        follow(script, shards, seed)
+
+
+def follow(script: Script, shards: int, seed: int) -> None:
     comparison, run, chance = Comparison(script), Shards(script, shards), Random(seed)
     said = Said(script, run.ids)
     for a, b in script.batches:

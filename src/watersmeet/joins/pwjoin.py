@@ -21,6 +21,7 @@ from watersmeet.state.arrays import Arrays
 from watersmeet.state.closings import Effect
 from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.merging import Mine
 from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.unmatched import Unmatched
@@ -132,13 +133,14 @@ class RunningPWJoin(RunningHashJoin):
         before = state.lists.looked_at
         track = self.unmatched.tracks(1 - i) and self.query.where is None
         for rows, slots in state.candidates(arrivals, arrivals.which, other.window.reach, own.window.reach, track):
-            holds = self._holds(i, rows, state.lists.segment[slots], state.lists.row[slots])
+            numbers, places = state.lists.segment[slots], state.lists.row[slots]
+            holds = self._holds(i, rows, numbers, places)
             if holds is not None:
-                rows, slots = rows[holds], slots[holds]
-                self.unmatched.match_stored(1 - i, slots)
+                rows, numbers, places = rows[holds], numbers[holds], places[holds]
+                self.unmatched.match_stored(1 - i, slots[holds])
             self.unmatched.match(i, rows)
             if self.query.pairs:
-                yield from self._results(i, rows, state.lists.segment[slots], state.lists.row[slots])
+                yield from self._results(i, rows, numbers, places)
         self.counters.probed += state.lists.looked_at - before
 
     def _store(self, i: int, useful: np.ndarray) -> None:
@@ -247,6 +249,10 @@ class RunningPWJoin(RunningHashJoin):
         if beat > BEFORE_ALL:
             said.append(json.dumps({"heartbeat": beat}) if beat < AFTER_ALL else json.dumps({"end": True}))
         return said
+
+    def owns(self, mine: Mine) -> None:
+        for promises in self.promises:
+            promises.mine = mine
 
     # ------------------------------------------------------------ the durable form
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic
 
 import numpy as np
@@ -57,6 +57,9 @@ class RunningJoin(ABC, Generic[IndexT]):
     def promised_at(self, i: int) -> int | None:
         """Event time of the punctuation that the first of `violations[i]` came against."""
         return None
+
+    def owns(self, mine: Callable[[Int64s], Bools]) -> None:
+        """Say which words of keys ever come to this join, one of several that divide them. Not all care."""
 
     def notes(self) -> dict[str, Any]:
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""

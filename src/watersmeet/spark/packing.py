@@ -22,7 +22,7 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micr
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range
 from watersmeet.model.queries import StreamSpec
 from watersmeet.spark.punctuations import TELLER, flag, part
-from watersmeet.state.keys import encode
+from watersmeet.state.keys import Bools, Int64s, encode
 
 #: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
 GATHER_BYTES = 64 << 20
@@ -197,6 +197,21 @@ class Packer:
         split_rows(encode([rows.column(k) for k in self.spec.key]).words, shards, order, starts)
         rows = rows.take(pa.array(order))
         return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class Home:
+    """Tells which words are keys of one of several shards, as `Packer` divides them."""
+
+    index: int
+    shards: int
+
+    def __call__(self, words: Int64s) -> Bools:
+        order, starts = np.empty(words.size, np.int64), np.zeros(self.shards + 1, np.int64)
+        split_rows(words, self.shards, order, starts)
+        mine = np.zeros(words.size, np.bool_)
+        mine[order[starts[self.index] : starts[self.index + 1]]] = True
+        return mine
 
 
 def _latest(times: pa.Array) -> int | None:

@@ -115,7 +115,7 @@ class ShardProcessor(StatefulProcessor):
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with _Working(self.join, header, store) as working:
+        with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -175,7 +175,8 @@ class ShardProcessor(StatefulProcessor):
 class _Working:
     """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Join, header: log.Header, store: SparkStore) -> None:
+    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: packing.Home) -> None:
+        self.home = home
         self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
@@ -201,6 +202,7 @@ class _Working:
     def _open(self, join: Join, store: SparkStore) -> None:
         self.store = caches.KeepingStore(store, self.folder)
         self.join = join.start(MappedArrays(self.folder))
+        self.join.owns(self.home)
 
     def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""

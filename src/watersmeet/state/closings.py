@@ -16,7 +16,7 @@ from watersmeet.model.batches import AFTER_ALL
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.closed_filter import ClosedFilter
 from watersmeet.state.keys import Int64s, Keys
-from watersmeet.state.order import Order, Ranges
+from watersmeet.state.order import Order, Orders, Ranges
 from watersmeet.state.ordered_index import OrderedIndex
 from watersmeet.state.value_lists import ValueLists
 
@@ -41,7 +41,8 @@ class ClosedKeys:
         self.kinds = [spec.schema.field(k).type for k in spec.key]
         self.pending_nodes: Int64s = np.empty(0, np.int64)
         self.pending_ranges: list[tuple[Any, Any, int]] = []
-        self.ranges: Ranges | None = None
+        self.ranges: Ranges | None = None  # closed as such, and ...
+        self.merged: Ranges | None = None  # ... made of single keys that are neighbours
         self.lies = 0  # closings that came after a tuple which breaks them
         self.fresh: Int64s = np.empty(0, np.int64)  # single closings to be made durable
         self.closed_now: Int64s = np.empty(0, np.int64)  # by unique tuples, in this batch
@@ -49,8 +50,8 @@ class ClosedKeys:
 
     def close(self, keys: Keys, times: Int64s) -> None:
         """Close single keys at these times, but for those in a range that is closed already."""
-        if self.ranges is not None and len(self.ranges):
-            open_ = ~self.ranges.holds(self.order().of_keys(keys))
+        if self._has_ranges():
+            open_ = ~self._within(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
         nodes, sooner = self.lists.close(np.flatnonzero(keys.valid), times, keys)
         self.filter.note(keys.words)
@@ -65,8 +66,18 @@ class ClosedKeys:
 
     def order(self) -> Order:
         if self.ranges is None:
-            self.ranges = Ranges(Order.of(self.kinds))
+            order = Order.of(self.kinds)
+            self.ranges, self.merged = Ranges(order), Ranges(order)
         return self.ranges.order
+
+    def _has_ranges(self) -> bool:
+        return bool(self.ranges) or bool(self.merged)
+
+    def _within(self, places: Orders) -> Bools:
+        """Which of these places lie in a closed range."""
+        assert self.ranges is not None
+        assert self.merged is not None
+        return self.ranges.holds(places) | self.merged.holds(places)
 
     @property
     def index(self) -> OrderedIndex:
@@ -86,9 +97,9 @@ class ClosedKeys:
             marks = self.lists.marks(nodes)
             after = times[which[some]] > self.lists.lists.closing[nodes]
             out[some] = (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
-        if self.ranges is not None and (len(self.ranges) or self.pending_ranges):
+        if self._has_ranges() or self.pending_ranges:
             places = self.order().of_keys(keys)[which]
-            out |= self.ranges.holds(places)
+            out |= self._within(places)
             for low, high, time in self.pending_ranges:
                 out |= self.order().inside(places, low, high) & (times[which] > time)
         return out
@@ -101,9 +112,10 @@ class ClosedKeys:
         if self.ranges is None:
             return None
         place = self.order().of_keys(keys)[:1]
-        at = int(self.ranges.which(place)[0]) if len(self.ranges) else -1
-        waiting = (t for low, high, t in self.pending_ranges if self.order().inside(place, low, high)[0])
-        return self.ranges.time[at] if at >= 0 else next(waiting, None)
+        for ranges in (self.ranges, self.merged):
+            if ranges and ranges.holds(place)[0]:
+                return ranges.time[int(ranges.which(place)[0])]
+        return next((t for low, high, t in self.pending_ranges if self.order().inside(place, low, high)[0]), None)
 
     def closed(self, which: Int64s, keys: Keys) -> Bools:
         """Which of these keys the stream will not bring any more."""
@@ -111,17 +123,17 @@ class ClosedKeys:
         if self.lists.closings:
             some = self.filter.suspects(which, keys)
             out[some] = self.lists.marks(self.lists.nodes_of(which[some], keys)) >= kernel.CLOSED
-        if self.ranges is not None and len(self.ranges):
-            out |= self.ranges.holds(self.order().of_keys(keys)[which])
+        if self._has_ranges():
+            out |= self._within(self.order().of_keys(keys)[which])
         return out
 
     def closed_nodes(self, other: ValueLists, nodes: Int64s) -> Bools:
         """Which of these nodes of another stream lie in a range that this one has closed."""
-        if self.ranges is None or not len(self.ranges) or not nodes.size:
+        if not self._has_ranges() or not nodes.size:
             return np.zeros(nodes.size, np.bool_)
         lists = other.lists
         places = self.order().of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
-        return self.ranges.holds(places)
+        return self._within(places)
 
     # ------------------------------------------------------------ taking effect
 
@@ -174,8 +186,8 @@ class ClosedKeys:
 
     def closed_parts(self, low: Any, high: Any) -> list[tuple[Any, Any]]:
         """What this stream, too, has closed of a range that the other has."""
-        r = self.ranges
-        if r is None:
-            return []
-        parts = [(max(low, a), min(high, b)) for a, b in zip(r.low, r.high, strict=True)]
-        return [(a, b) for a, b in parts if (a <= b if r.order.words else a < b)]
+        words, parts = self.order().words, []
+        for ranges in (self.ranges, self.merged):
+            assert ranges is not None
+            parts += [(max(low, a), min(high, b)) for a, b in zip(ranges.low, ranges.high, strict=True)]
+        return [(a, b) for a, b in parts if (a <= b if words else a < b)]

@@ -19,6 +19,7 @@ from watersmeet.kernels import lists as kernel
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.closings import ClosedKeys, Effect
 from watersmeet.state.keys import Int64s, decode, encode
+from watersmeet.state.merging import Mine, Runs
 from watersmeet.state.order import Order, Ranges, from_json, to_json
 from watersmeet.state.value_lists import ValueLists
 
@@ -26,6 +27,10 @@ from watersmeet.state.value_lists import ValueLists
 REMEMBERED = 1 << 20
 #: Ranges likewise.
 REMEMBERED_RANGES = 1 << 14
+#: Neighbours are merged from so many single keys on, whenever there are twice as many as the last time, and ...
+MERGED_FROM = 1 << 12
+#: ... into ranges of at least so many; at the bound into any.
+LONG_RUN = 8
 #: Durable closings are written anew when they have come to stand in so many segments.
 MOST_PIECES = 32
 
@@ -36,6 +41,8 @@ class RememberedKeys(ClosedKeys):
     def __init__(self, spec: StreamSpec, lists: ValueLists, *, forgets: bool = True) -> None:
         super().__init__(spec, lists)
         self.forgets = forgets
+        self.mine: Mine | None = None  # tells which words are keys of this shard; None: all are
+        self.unmerged = 0  # single closings that stayed when neighbours were last merged
         self.forgotten = 0
         self.rewrite = False  # make all closings durable anew, because some were merged or forgotten
 
@@ -43,7 +50,7 @@ class RememberedKeys(ClosedKeys):
 
     def release(self, effect: Effect) -> None:
         """Let go of single closings that a range says as well, of keys of which nothing is stored any more."""
-        if self.ranges is None or not len(self.ranges):
+        if not self._has_ranges():
             return
         lists = self.lists.lists
         inside = [self.index.between(low, high) for low, high, _ in effect.intervals]
@@ -61,15 +68,20 @@ class RememberedKeys(ClosedKeys):
         before = self.forgotten
         if self.lists.closings > REMEMBERED:
             self._trim_keys()
-        if self.ranges is not None and len(self.ranges) > REMEMBERED_RANGES:
-            self._must(self.forgets, f"{REMEMBERED_RANGES} ranges of keys")
-            by_age = np.argsort(np.array(self.ranges.time), kind="stable").tolist()
-            self.forgotten += len(by_age) // 2
-            self.ranges.keep(sorted(by_age[len(by_age) // 2 :]))
-            self.rewrite = True
+        elif self.lists.closings > max(MERGED_FROM, 2 * self.unmerged):
+            self._merge_neighbours(LONG_RUN)
+            self.unmerged = self.lists.closings
+        for ranges in (self.ranges, self.merged):
+            if ranges is not None and len(ranges) > REMEMBERED_RANGES:
+                self._must(self.forgets, f"{REMEMBERED_RANGES} ranges of keys")
+                by_age = np.argsort(np.array(ranges.time), kind="stable").tolist()
+                self.forgotten += len(by_age) // 2
+                ranges.keep(sorted(by_age[len(by_age) // 2 :]))
+                self.rewrite = True
         return self.forgotten > before
 
-    def _trim_keys(self) -> None:
+    def _merge_neighbours(self, at_least: int) -> Int64s:
+        """Turn runs of at least so many neighbouring keys into ranges; nodes without tuples that stay."""
         self.filter.reset()
         lists = self.lists.lists
         nodes = self.lists.marked()
@@ -77,9 +89,12 @@ class RememberedKeys(ClosedKeys):
         covered = self.closed_nodes(self.lists, idle)  # a range says it as well
         self.lists.forget(idle[covered])
         idle = idle[~covered]
-        if len(self.kinds) == 1 and self._mergeable():
-            idle = self._merge(idle)
         self.rewrite = True
+        return self._merge(idle, at_least) if len(self.kinds) == 1 and self._mergeable() else idle
+
+    def _trim_keys(self) -> None:
+        lists = self.lists.lists
+        idle = self._merge_neighbours(2)
         self._must(
             self.forgets or self.lists.closings <= REMEMBERED, f"{REMEMBERED} keys that do not merge into ranges"
         )
@@ -100,24 +115,26 @@ class RememberedKeys(ClosedKeys):
         order = Order(self.kinds[0])
         return order.words and not pa.types.is_floating(self.kinds[0])
 
-    def _merge(self, idle: Int64s) -> Int64s:
-        """Turn runs of neighbouring keys into ranges; the nodes that stay."""
+    def _merge(self, idle: Int64s, at_least: int) -> Int64s:
         self.order()
-        assert self.ranges is not None
-        words = self.lists.lists.word[idle]
-        by_word = np.argsort(words)
-        idle, words = idle[by_word], words[by_word]
-        edges = np.flatnonzero(np.diff(words) != 1) + 1
-        starts = np.concatenate([[0], edges])
-        stops = np.concatenate([edges, [idle.size]])
-        keep = np.ones(idle.size, np.bool_)
-        several = stops - starts > 1
-        for a, b in zip(starts[several].tolist(), stops[several].tolist(), strict=True):
-            times = self.lists.lists.closing[idle[a:b]]
-            self.ranges.add(int(words[a]), int(words[b - 1]), int(times.max()))
-            keep[a:b] = False
-        self.lists.forget(idle[~keep])
-        return idle[keep]
+        assert self.merged is not None
+        lists, known = self.lists.lists, self.merged
+        low = np.concatenate([lists.word[idle], np.array(known.low, np.int64)])
+        high = np.concatenate([lists.word[idle], np.array(known.high, np.int64)])
+        time = np.concatenate([lists.closing[idle], np.array(known.time, np.int64)])
+        order = np.argsort(low)
+        runs = Runs.of(low[order], high[order], time[order], self.mine)
+        single = order < idle.size
+        size = runs.stops - runs.starts
+        ranged = np.add.reduceat(~single, runs.starts) > 0 if size.size else np.zeros(0, np.bool_)
+        chosen = ranged | (size >= at_least)
+        while np.count_nonzero(chosen) > REMEMBERED_RANGES // 2 and chosen[~ranged].any() and at_least > 2:
+            at_least *= 2  # ranges are dearer than marks: only long ones, if there are many
+            chosen = ranged | (size >= at_least)
+        gone = np.repeat(chosen, size) & single
+        known.replace(*runs.united(chosen))
+        self.lists.forget(idle[order[gone]])
+        return idle[order[single & ~gone]]
 
     # ------------------------------------------------------------ durable form
 
@@ -158,15 +175,13 @@ class RememberedKeys(ClosedKeys):
         self.take_effect(progress)
         nodes = self.lists.marked()
         nodes = nodes[self.lists.lists.mark[nodes] >= kernel.CLOSED]
-        r = self.ranges
-        return Effect(nodes, list(zip(r.low, r.high, r.time, strict=True)) if r is not None else [])
+        return Effect(nodes, _intervals(self.ranges) + _intervals(self.merged))
 
     def notes(self) -> dict[str, Any]:
         """What is remembered beside single closings, as JSON."""
-        r = self.ranges
-        ranges = list(zip(r.low, r.high, r.time, strict=True)) if r is not None else []
         return {
-            "ranges": [[to_json(low), to_json(high), time] for low, high, time in ranges],
+            "ranges": [[to_json(low), to_json(high), time] for low, high, time in _intervals(self.ranges)],
+            **({"merged": _intervals(self.merged)} if self.merged else {}),
             "pending": [[to_json(low), to_json(high), time] for low, high, time in self.pending_ranges],
             "forgotten": self.forgotten,
             "lies": self.lies,
@@ -174,15 +189,22 @@ class RememberedKeys(ClosedKeys):
 
     def recall(self, notes: dict[str, Any]) -> None:
         self.filter.reset()
-        if self.ranges is not None or notes["ranges"] or notes["pending"]:
-            self.ranges = Ranges(self.order())
+        merged = notes.get("merged", [])
+        if self.ranges is not None or notes["ranges"] or notes["pending"] or merged:
+            self.ranges, self.merged = Ranges(self.order()), Ranges(self.order())
             for low, high, time in notes["ranges"]:
                 self.ranges.add(from_json(low), from_json(high), time)
+            for low, high, time in merged:
+                self.merged.add(low, high, time)
         self.pending_ranges = [(from_json(low), from_json(high), time) for low, high, time in notes["pending"]]
         self.forgotten, self.lies = notes["forgotten"], notes["lies"]
         lists = self.lists.lists
         top = int(lists.meta[kernel.NODE_TOP])
         self.pending_nodes = np.flatnonzero((lists.mark[:top] == kernel.PENDING) & (lists.length[:top] != kernel.NIL))
+
+
+def _intervals(ranges: Ranges | None) -> list[tuple[Any, Any, int]]:
+    return [] if ranges is None else list(zip(ranges.low, ranges.high, ranges.time, strict=True))
 
 
 def _distinct(nodes: Int64s, of: int) -> Int64s:
