@@ -24,7 +24,7 @@ DEMO = Demo(seconds=15, rate=300, seed=7)
 
 
 def progress(number, rows=100, micros=2 * SECOND):
-    counters = {"shard": 0, "results": 50, "late": 1, "stored": 80, "state_bytes": 1_500, "rows_in": rows}
+    counters = {"shard": 0, "idle": 0, "results": 50, "late": 1, "stored": 80, "state_bytes": 1_500, "rows_in": rows}
     return SimpleNamespace(
         batchId=number,
         numInputRows=rows,

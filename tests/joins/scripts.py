@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -17,7 +17,8 @@ from tests.oracle import KEYS, Row, bag, canonical, key_names, key_types, keys, 
 from watersmeet.joins.pwjoin import RunningPWJoin
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News, Rules, place
-from watersmeet.model.batches import Batch
+from watersmeet.model.batches import AFTER_ALL, Batch
+from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import (
     Closings,
     Clustered,
@@ -32,7 +33,7 @@ from watersmeet.model.punctuations import (
     Value,
     ValueList,
 )
-from watersmeet.model.queries import HOW, JoinQuery, StreamSpec
+from watersmeet.model.queries import HOW, JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import Unbounded, Window
 
 #: Kinds of keys that have an order, with a slack that fits them (None: they know no distance).
@@ -49,6 +50,17 @@ ORDERED: dict[str, Any] = {
     "float64": 1.5,
 }
 
+#: Predicates across the streams, in SQL and in Python.
+WHERE: dict[str, Callable[[Any, Any], bool]] = {
+    "a_n % 2 = b_n % 2": lambda a, b: a.row % 2 == b.row % 2,
+    "a_ts <= b_ts AND a_n <> b_n": lambda a, b: a.ts <= b.ts and a.row != b.row,
+    "a_n % 3 = 0 AND NULL OR b_ts - a_ts > 2 OR a_ts = b_ts": lambda a, b: b.ts - a.ts > 2 or a.ts == b.ts,
+    "a_n <> 0 AND b_n / a_n BETWEEN 0.5 AND 2": lambda a, b: a.row != 0 and 0.5 <= b.row / a.row <= 2,
+    "NOT (b_n > 4 OR NULL)": lambda a, b: False,
+    "b_n > 4": lambda a, b: b.row > 4,
+    "1 < 2": lambda a, b: True,
+}
+
 
 @dataclass(frozen=True)
 class Script:
@@ -60,16 +72,19 @@ class Script:
     delays: tuple[int, int]
     promises: tuple[tuple[Promise, ...], tuple[Promise, ...]]
     batches: tuple[tuple[News, News], ...]
+    where: str | None = None  # one of WHERE
+    idle_after: tuple[int | None, int | None] = (None, None)
 
     def query(self) -> JoinQuery:
-        return JoinQuery((self.spec(0), self.spec(1)), self.how)
+        specs = (self.spec(0), self.spec(1))
+        return JoinQuery(specs, self.how, None if self.where is None else parse(self.where, columns_of(specs)))
 
     def spec(self, i: int) -> StreamSpec:
         name, columns = "ab"[i], key_names(self.kind, i)
         types = zip(columns, key_types(self.kind), strict=True)
         fields = [(f"{name}_ts", pa.int64()), *types, (f"{name}_n", pa.int64())]
         spec = StreamSpec(name, pa.schema(fields), f"{name}_ts", columns, self.windows[i], self.delays[i])
-        return replace(spec, promises=self.promises[i])
+        return replace(spec, promises=self.promises[i], idle_after=self.idle_after[i])
 
     def batch(self, n: int, i: int) -> Batch:
         """What stream i brings in batch n, as the engine takes it."""
@@ -79,7 +94,9 @@ class Script:
         turned = {"left": "right", "right": "left"}.get(self.how, self.how)
         a, b = self.windows, self.delays
         swapped = tuple((second, first) for first, second in self.batches)
-        return Script(self.kind, turned, (a[1], a[0]), (b[1], b[0]), (self.promises[1], self.promises[0]), swapped)
+        idle = self.idle_after[::-1]
+        turned_over = ((a[1], a[0]), (b[1], b[0]), (self.promises[1], self.promises[0]))
+        return Script(self.kind, turned, *turned_over, swapped, idle_after=(idle[0], idle[1]))
 
 
 def engine_batch(spec: StreamSpec, news: News) -> Batch:
@@ -128,7 +145,9 @@ def scripts(
         made.append(tuple(_at(n * stride, draw(_news(chosen, rows)), numbers) for _ in range(2)))
     promises = tuple(draw(_promises(chosen)) if promising else () for _ in range(2))
     hows = draw(how if how is not None else st.sampled_from(sorted(HOW)))
-    return Script(chosen, hows, (draw(window), draw(window)), delays, promises, tuple(made))  # type: ignore[arg-type]
+    idle = tuple(draw(st.sampled_from([None, None, 1, 6])) for _ in range(2))
+    each = (draw(window), draw(window)), delays, promises
+    return Script(chosen, hows, *each, tuple(made), idle_after=idle)  # type: ignore[arg-type]
 
 
 @cache
@@ -192,8 +211,9 @@ class Comparison:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.query = script.query()
-        self.rules = Rules(self.query)
+        self.rules = Rules(self.query, WHERE[script.where] if script.where is not None else None)
         self.announced: list[Any] = []  # keys said one by one
+        self.over = False
         self.intervals: list[tuple[Any, Any]] = []
 
     def step(self, join: RunningPWJoin, n: int) -> None:
@@ -208,6 +228,8 @@ class Comparison:
         wanted = [self.pair(a, b) for a, b in outcome.pairs]
         wanted += [self.single(i, t) for i in (0, 1) for t in outcome.alone[i]]
         assert bag(results) == bag(wanted)
+        assert not (results and self.over), "the end was announced"
+        self.over = join.output_progress() == AFTER_ALL
         self._counters(join, n, results)
         self._announcements(join, before)
         self._not_contradicted(results, before)

@@ -183,7 +183,7 @@ def the_counters_add_up(operator: Operator, data: st.DataObject) -> None:
         assert c.null_keys == sum(None in t.key for t in admitted)
         assert c.results == len(results) <= c.probed
         assert c.inserted <= len(admitted) - c.null_keys
-        assert c.stored == held + c.inserted - c.invalidated
+        assert c.stored == held + c.inserted - c.invalidated - c.purged
         held = c.stored
 
 

@@ -31,7 +31,7 @@ from watersmeet.model.punctuations import (
 )
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import TimeWindow, Unbounded, Window
-from watersmeet.state import closings, log, stream_state, unmatched
+from watersmeet.state import log, remembered, stream_state, unmatched
 
 few = settings(max_examples=max(15, settings().max_examples // 3))
 Element = Tuple | Punctuation
@@ -131,8 +131,8 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def remember(patch: pytest.MonkeyPatch, keys: int, ranges: int) -> None:
-    patch.setattr(closings, "REMEMBERED", keys)
-    patch.setattr(closings, "REMEMBERED_RANGES", ranges)
+    patch.setattr(remembered, "REMEMBERED", keys)
+    patch.setattr(remembered, "REMEMBERED_RANGES", ranges)
 
 
 @few
@@ -199,7 +199,7 @@ def test_an_endless_stream_of_keys_leaves_a_bounded_state(
         assert ranges is None or len(ranges) <= 8
     assert join.promises[0].forgotten > (600 if source != "ranges" else 150)
     assert a.lists.born.size < 5000
-    assert len(header.segments) < closings.MOST_PIECES + 40
+    assert len(header.segments) < remembered.MOST_PIECES + 40
     assert len(header.pack()) < 20_000
 
 
@@ -228,8 +228,8 @@ def test_neighbours_merge_into_a_range(window: Window) -> None:
         assert join.streams[0].lists.keys <= 5
     promises = join.promises[0]
     assert promises.forgotten == 0
-    assert promises.ranges is not None
-    assert (promises.ranges.low, len(promises.ranges)) == ([0], 1)
+    assert promises.merged is not None
+    assert (promises.merged.low, len(promises.merged)) == ([0], 1)
     feed(join, script, News((Tuple(50, (7,), 0),)), News())
     assert join.violations[0].num_rows == 1, "none of them is forgotten"
 

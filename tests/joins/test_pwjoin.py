@@ -24,7 +24,7 @@ from watersmeet.joins.reference_rules import News
 from watersmeet.model.punctuations import Punctuation, Range
 from watersmeet.model.queries import HOW, JoinQuery
 from watersmeet.model.windows import TimeWindow, Unbounded
-from watersmeet.state import cache, closings, keys, log, unmatched
+from watersmeet.state import cache, keys, log, remembered, unmatched
 from watersmeet.state.arrays import MappedArrays
 
 few = settings(max_examples=max(10, settings().max_examples // 5))
@@ -81,7 +81,12 @@ def test_the_sides_mirror(script: Script) -> None:
 # ---------------------------------------------------------------- lives of a state
 
 
-SMALL: dict[tuple[Any, str], int] = {(closings, "MOST_PIECES"): 2, (unmatched, "MOST_MARKS"): 2}
+SMALL: dict[tuple[Any, str], int] = {
+    (remembered, "MOST_PIECES"): 2,
+    (remembered, "MERGED_FROM"): 1,
+    (remembered, "LONG_RUN"): 2,
+    (unmatched, "MOST_MARKS"): 2,
+}
 
 
 @contextmanager

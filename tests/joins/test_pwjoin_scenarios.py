@@ -51,9 +51,10 @@ class Scene:
         delays: tuple[int, int] = (0, 0),
         a: tuple[Promise, ...] = (),
         b: tuple[Promise, ...] = (),
+        idle_after: tuple[int | None, int | None] = (None, None),
     ) -> None:
         both = (TimeWindow(windows), TimeWindow(windows)) if isinstance(windows, int) else windows
-        self.script = Script("string", how, both, delays, (a, b), ())
+        self.script = Script("string", how, both, delays, (a, b), (), idle_after=idle_after)
         self.join = PWJoin(self.script.query()).start()
 
     def batch(self, a: str = "", b: str = "") -> list[str]:
@@ -335,3 +336,62 @@ def test_time_of_the_broken_promise() -> None:
     scene.batch(a="w20")
     scene.batch(a="y21")
     assert scene.join.promised_at(0) == 4
+
+
+# ---------------------------------------------------------------- ends and silence
+
+
+def test_the_end_of_one_stream_closes_all_keys() -> None:
+    scene = Scene(windows=10)
+    scene.batch(a="x1 y5", b="z1")
+    scene.batch(a=".")
+    assert (scene.a, scene.b) == ("x1 y5", ""), "nothing of a will come that z could match"
+    assert scene.finished == [{"below": "x"}, {"low": "x\0", "below": "y"}, {"low": "y\0"}], "all but what a holds"
+    assert scene.batch(b="x11 y11 z11") == ["x1 x11", "y5 y11"]
+    assert (scene.finished, scene.join.output_progress()) == ([], 11)
+    scene.batch(b="x12")
+    assert (scene.a, scene.finished) == ("y5", ["x"])
+    scene.batch(b="x16")
+    assert (scene.a, scene.finished) == ("", ["y"])
+    assert scene.join.output_punctuations()[-1] == json.dumps({"end": True}), "a has ended and holds nothing"
+    assert scene.join.streams[0].lists.bytes == 0, "one range says it all"
+
+
+def test_where_the_other_stream_is_padded_it_must_end_as_well() -> None:
+    scene = Scene("right", windows=10)
+    scene.batch(a="x1", b="!z1")
+    assert scene.finished == ["z"]
+    scene.batch(a=".")
+    assert scene.finished == [], "rows of b still come out"
+    assert scene.batch(b="y30") == ["- y30"]
+    assert scene.join.output_progress() == 30
+    scene.batch(b=".")
+    assert scene.join.output_punctuations() == [json.dumps({"end": True})]
+
+
+def test_a_silent_stream_is_taken_to_be_some_way_behind_the_other() -> None:
+    scene = Scene("left", windows=10, idle_after=(None, 20))
+    scene.batch(a="x1", b="y2")
+    scene.batch(a="x22")  # 21 after b was last heard of, which was when a stood at 1
+    assert (scene.join.progress, scene.join.counters.idle) == ([22, 2], 1), "but never back from where it was"
+    assert scene.batch(a="x32") == ["x1 -"], "b is taken to be at 12, past the window of x1"
+    assert (scene.join.progress, scene.join.counters.idle) == ([32, 12], 1)
+    assert scene.batch(b="x11 x13 x24") == ["x22 x13", "x22 x24", "x32 x24"]
+    assert [t.num_rows for t in scene.join.late] == [0, 1], "11 is older than was assumed"
+    assert (scene.join.progress, scene.join.counters.idle) == ([32, 24], 0)
+    scene.batch(a="x52")
+    assert scene.join.counters.idle == 0, "20 later is not more than 20 later"
+    scene.batch(a="x53")
+    assert (scene.join.progress, scene.join.counters.idle) == ([53, 33], 1)
+
+
+def test_silence_counts_from_the_first_progress_of_the_other_and_not_after_its_end() -> None:
+    scene = Scene(windows=10, idle_after=(None, 5))
+    scene.batch(a="x100")
+    assert scene.join.counters.idle == 0, "nobody knows how long ago it began"
+    scene.batch(a="x106")
+    assert (scene.join.progress[1], scene.join.counters.idle) == (101, 1)
+    scene.batch(b="~102")
+    assert (scene.join.progress[1], scene.join.counters.idle) == (102, 0), "a heartbeat is a sign of life"
+    scene.batch(a=".")
+    assert (scene.join.progress[1], scene.join.counters.idle) == (102, 0), "the clock has stopped"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from watersmeet.errors import ColumnError, QueryError, WatersmeetError, WindowError
-from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.predicate_parser import parse
+from watersmeet.model.punctuations import Ordered
+from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import TimeWindow, Unbounded
 
 
@@ -77,6 +82,70 @@ def test_a_negative_delay_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("time", [0, -1])
+def test_no_stream_is_idle_at_once(time: int) -> None:
+    with pytest.raises(WindowError) as caught:
+        replace(stream(), idle_after=time)
+    assert str(caught.value) == (
+        f"`idle_after` of stream `bids` is {time} µs; every stream is silent for a moment.\n"
+        "Hint: give a time in which the stream would certainly have shown something, or leave it out."
+    )
+
+
+def test_ties_are_broken_by_a_column_with_an_order() -> None:
+    assert replace(stream(rank=pa.string()), order_by="rank").order_by == "rank"
+    with pytest.raises(ColumnError) as caught:
+        replace(stream(rank=pa.string()), order_by="rang")
+    assert str(caught.value) == (
+        "`order_by` of stream `bids` names column `rang`, which it does not have.\nHint: it has item, bids_at, rank."
+    )
+    with pytest.raises(ColumnError) as caught:
+        replace(stream(rank=pa.list_(pa.int64())), order_by="rank")
+    assert str(caught.value) == (
+        "`order_by` of stream `bids` is column `rank` of type list<item: int64>, whose values have no order.\n"
+        "Hint: order by a number, a text or a time."
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "kinds"),
+    [(("item",), {"item": pa.list_(pa.int64())}), (("item", "shop"), {"shop": pa.string()})],
+    ids=["nested", "two columns"],
+)
+def test_only_one_column_with_an_order_can_ascend(keys: tuple[str, ...], kinds: dict[str, pa.DataType]) -> None:
+    with pytest.raises(ColumnError) as caught:
+        replace(stream("bids", keys, **kinds), promises=(Ordered(),))
+    named = "item (list<item: int64>)" if len(keys) == 1 else "item, shop (int64, string)"
+    assert str(caught.value) == (
+        f"`ordered` of stream `bids` is about {named}; only one column of a type with an order can ascend.\n"
+        "Hint: join on one column of numbers, texts or times, or leave the promise out."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (pa.int64(), 3, 1.5),
+        (pa.int32(), 3, -1),
+        (pa.float64(), 0.5, timedelta(1)),
+        (pa.decimal128(9, 2), Decimal("0.5"), 0.5),
+        (pa.date32(), timedelta(1), 1),
+        (pa.timestamp("us"), timedelta(seconds=1), -timedelta(seconds=1)),
+        (pa.string(), 0, 1),
+        (pa.bool_(), 0, 1),
+    ],
+    ids=str,
+)
+def test_a_slack_is_a_distance_between_keys(kind: pa.DataType, good: Any, bad: Any) -> None:
+    replace(stream(item=kind), promises=(Ordered(good),))
+    with pytest.raises(QueryError) as caught:
+        replace(stream(item=kind), promises=(Ordered(bad),))
+    assert str(caught.value).startswith(
+        f"`slack` of `ordered` on stream `bids` is {bad!r}, and its key is {kind}; "
+        "a slack is a distance between values, not negative.\nHint: a number for numbers"
+    )
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_one_stream_is_no_join(n: int) -> None:
     with pytest.raises(QueryError) as caught:
@@ -124,6 +193,9 @@ def test_the_digest_follows_everything_that_the_state_depends_on() -> None:
         JoinQuery((b, a)),
         JoinQuery((a, b), "left"),
         JoinQuery((a, replace(b, delay=1))),
+        JoinQuery((a, replace(b, idle_after=1))),
+        JoinQuery((a, replace(b, order_by="sales_at"))),
+        JoinQuery((a, b), where=parse("sales_at > bids_at", columns_of((a, b)))),
         JoinQuery((a, replace(b, window=Unbounded()))),
         JoinQuery((a, replace(b, window=TimeWindow(11)))),
         JoinQuery((a, replace(b, window=TimeWindow(10, closed=False)))),

@@ -170,3 +170,109 @@ def test_what_is_refused_and_what_is_explained(spark: SparkSession) -> None:
     assert "when bids is past the end of its 1 minute of bid_at and auctions is past that + 1 hour" in text
     text = str(plain.group_by("seller").agg(n=wm.count(), emit="update").explain())
     assert "a group comes out in every batch that changes it" in text
+
+
+class Lots:
+    """Two streams that close ranges of lots behind them; the second may end before the first."""
+
+    A = "lot bigint, a_at timestamp, a_n bigint, below bigint, over boolean"
+    B = "lot bigint, b_at timestamp, b_n bigint, b_below bigint, done boolean"
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.feeds = [Feed(spark, folder / "a", self.A), Feed(spark, folder / "b", self.B)]
+        self.rows: list[list[tuple[Any, ...]]] = [[], []]
+        self.chance = Random(8)
+
+    def add(self, n: int, *, b_ends: bool = False, b_silent: bool = False) -> None:
+        """Lots from 5 n on, what is below 5 n being closed by both."""
+        for i, ddl in enumerate((self.A, self.B)):
+            at = START + timedelta(minutes=n)
+            rows: list[tuple[Any, ...]] = []
+            if not (i and b_silent):
+                for _ in range(12):
+                    lot = None if self.chance.random() < 0.1 else 5 * n + self.chance.randrange(8)
+                    second = timedelta(seconds=self.chance.randrange(50))
+                    rows.append((lot, at + second, len(self.rows[i]) + len(rows), None, False))
+                self.rows[i] += rows
+                rows.append((None, at + timedelta(seconds=55), None, 5 * n, False))
+            if i and b_ends:
+                rows.append((None, at + timedelta(seconds=55), None, None, True))
+            kinds = [pa.int64(), STAMP, pa.int64(), pa.int64(), pa.bool_()]
+            names = [column.split()[0] for column in ddl.split(", ")]
+            columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+            self.feeds[i].add(pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], names))
+
+    def joined(self, how: str) -> wm.Joined:
+        a, b = (feed.stream() for feed in self.feeds)
+        ends = [wm.when("below IS NOT NULL", high="below", closed="left"), wm.end("over")]
+        left = wm.stream(a, time="a_at", window="2 minutes", punctuation=ends, name="a")
+        ends = [wm.when("b_below IS NOT NULL", high="b_below", closed="left"), wm.end("done")]
+        right = wm.stream(b, time="b_at", window="2 minutes", punctuation=ends, name="b")
+        return wm.join(left, right, on="lot", how=how)
+
+    def answer(self, how: str) -> dict[Any, tuple[int, int, int]]:
+        """Of each lot the number of results, of rows of b in them, and the sum of a's numbers."""
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        for n, rows in zip("ab", self.rows, strict=True):
+            connection.execute(f"CREATE TABLE {n} (lot BIGINT, {n}_at TIMESTAMPTZ, {n}_n BIGINT)")
+            connection.executemany(f"INSERT INTO {n} VALUES (?, ?, ?)", [r[:3] for r in rows])
+        on = "a.lot = b.lot AND abs(epoch(a_at) - epoch(b_at)) <= 120"
+        rows = f"SELECT coalesce(a.lot, b.lot) AS lot, a_n, b_n FROM a {how} JOIN b ON {on}"
+        found = connection.execute(f"SELECT lot, count(*), count(b_n), sum(a_n) FROM ({rows}) GROUP BY lot").fetchall()
+        return {lot: tuple(rest) for lot, *rest in found}
+
+
+def lot_aggregates() -> dict[str, Any]:
+    return {"n": wm.count(), "bs": wm.count("b_n"), "total": wm.sum("a_n")}
+
+
+@pytest.mark.parametrize(("how", "emit"), [("full", "final"), ("left", "update"), ("inner", "final")])
+def test_groups_end_with_ranges_of_outer_joins_over_restarts(
+    spark: SparkSession, tmp_path: Path, how: str, emit: str
+) -> None:
+    lots, latest, came, open_groups = Lots(spark, tmp_path), {}, [], []
+    for n in range(4):
+        lots.add(n)
+        grouped = lots.joined(how).group_by("lot").agg(emit=emit, **lot_aggregates())
+        told = run(grouped.df, tmp_path / "checkpoint")
+        rows = [tuple(row.values()) for row in told.table.to_pylist()]
+        came += [row[0] for row in rows]
+        latest |= {row[0]: row[1:] for row in rows}
+        open_groups.append(told.metrics[-1]["open_groups"])
+        if n == 1:
+            forget_working_states()
+    closed = {lot: rest for lot, rest in lots.answer(how).items() if lot is not None and lot < 15}
+    assert len(closed) > 8
+    assert {lot: rest for lot, rest in latest.items() if lot is not None and lot < 15} == closed
+    if emit == "final":
+        assert all(lot is not None and lot < 15 for lot in came), "the others may still grow"
+        assert len(came) == len(set(came)), "once"
+    else:
+        assert len(came) > len(set(came)), "with every change"
+    assert max(open_groups) <= 14, "what was closed is forgotten"
+
+
+def test_groups_go_to_a_sink_and_all_come_when_one_stream_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+    lots, batches = Lots(spark, tmp_path), []
+    for n in range(6):
+        lots.add(n, b_ends=n == 2, b_silent=n > 2)
+    grouped = lots.joined("inner").group_by("lot").agg(**lot_aggregates())
+
+    def keep(df: DataFrame, _: int) -> None:
+        batches.append([tuple(row) for row in df.collect()])
+
+    said = tmp_path / "said"
+    query = wm.write(
+        grouped, checkpoint=tmp_path / "c", results=keep, punctuations=said, trigger={"availableNow": True}
+    )
+    query.awaitTermination()
+    assert query.exception() is None
+    came = [row for rows in batches for row in rows]
+    assert {row[0]: row[1:] for row in came} == lots.answer("inner")
+    assert len(came) == len(lots.answer("inner"))
+    open_groups = [p.observedMetrics["watersmeet"]["open_groups"] for p in query.recentProgress]
+    assert open_groups[-1] == 0, "b has ended, and its rows have left their window"
+    assert open_groups[2] > 0
+    spoken = spark.read.parquet(str(said)).select("row").distinct().collect()
+    assert '{"end":true}' in {row["row"] for row in spoken}, "though a has not ended"

@@ -77,7 +77,7 @@ class Punctuated:
             wm.end("over"),
         ]
         a = wm.stream(read(self.a), time="a_ts", window="40 seconds", punctuation=said, name="a")
-        ranges = wm.when("high IS NOT NULL", low="low", high="high", df=read(self.notes))
+        ranges = wm.when("high IS NOT NULL", high="high", df=read(self.notes))
         rows = read(self.b).withColumnRenamed("over", "b_over")
         b = wm.stream(rows, time="b_ts", window="40 seconds", punctuation=[ranges, wm.end("b_over")], name="b")
         return wm.join(a, b, on="k", how=how)
@@ -157,3 +157,30 @@ def test_a_lie_is_set_apart_or_stops_the_query(spark: SparkSession, tmp_path: Pa
     text = failure(lambda: run(strict.tagged, tmp_path / "error"))
     assert "stream `a` brought a tuple with k = 7 at 1970-01-01 00:00:06" in text
     assert "against a punctuation (at 1970-01-01 00:00:05+00:00) by which no more of these would come" in text
+
+
+def test_silence_and_ends_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
+    """b falls silent and stops holding a back; a range of a's without an end closes nothing and is told of."""
+    a = Feed(spark, tmp_path / "a", "k long, a_ts timestamp, low long, high long")
+    b = Feed(spark, tmp_path / "b", "k long, b_ts timestamp")
+    kinds = pa.schema([("k", pa.int64()), ("a_ts", STAMP), ("low", pa.int64()), ("high", pa.int64())])
+    for n in range(4):
+        rows = [(n, 100 * n, None, None), (None, 100 * n, 50, None if n == 1 else 60)]
+        columns = [[r[0] for r in rows], [r[1] * SECOND for r in rows], [r[2] for r in rows], [r[3] for r in rows]]
+        a.add(pa.table([pa.array(c, f.type) for c, f in zip(columns, kinds, strict=True)], schema=kinds))
+        heard = {0: [0], 3: [3]}.get(n, [])
+        times = pa.array([100 * k * SECOND for k in heard], STAMP)
+        b.add(pa.table({"k": pa.array(heard, pa.int64()), "b_ts": times}))
+    closing = wm.when("low IS NOT NULL", low="low", high="high")
+    first = wm.stream(a.stream(), time="a_ts", window="5 seconds", punctuation=closing, name="a")
+    second = wm.stream(b.stream(), time="b_ts", window="1 minute", idle_after="90 seconds", order_by="k", name="b")
+    joined = wm.join(first, second, on="k", how="left")
+    assert "idle: while it shows nothing and a goes on by more than 90 seconds" in str(joined.explain())
+    told = run(joined.tagged, tmp_path / "checkpoint")
+    assert [m["idle"] for m in told.metrics] == [0, 1, 1, 0]
+    assert [m["violations"] for m in told.metrics] == [0, 1, 0, 0]
+    results = [sorted(r["k"] for r in t.to_pylist() if r["kind"] == "result") for t in told.tables]
+    assert results == [[0], [], [1], [2, 3]], "b is taken to be at 110 when a is at 200"
+    (wrong,) = [r for t in told.tables for r in t.to_pylist() if r["kind"] == "violation"]
+    assert wrong["stream"] == "a"
+    assert '"low":50,"high":null' in wrong["row"].replace(" ", "")

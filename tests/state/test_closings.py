@@ -16,9 +16,9 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Promise, Punctuation, Range, Unique, Value
 from watersmeet.model.queries import StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import closings
-from watersmeet.state.closings import Promises, row_ranks
+from watersmeet.state import remembered
 from watersmeet.state.keys import encode
+from watersmeet.state.promises import Promises, row_ranks
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.value_lists import ValueLists
 
@@ -256,7 +256,7 @@ def test_an_order_has_a_least_key() -> None:
     stream = Stream(Ordered(2))
     shown(stream, (-(2**63) + 1, 1))
     assert stream.promises.pending_ranges == []
-    assert stream.promises.ranges is not None
+    assert stream.promises.merged is not None
     assert len(stream.promises.ranges) == 0
     assert stream.promises.largest == -(2**63) + 1
 
@@ -278,7 +278,7 @@ def effective(stream: Stream, *said: Punctuation) -> bool:
 
 
 def test_within_the_bound_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED", 3)
+    monkeypatch.setattr(remembered, "REMEMBERED", 3)
     stream = Stream()
     assert effective(stream, value(1, 0), value(5, 0), value(9, 0)) is False
     assert stream.lists.closings == 3
@@ -286,12 +286,12 @@ def test_within_the_bound_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_neighbours_merge_before_anything_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED", 4)
+    monkeypatch.setattr(remembered, "REMEMBERED", 4)
     stream = Stream()
     stream.store((0, 3))
     assert effective(stream, *(value(k, 10 - k) for k in (1, 2, 3, 4, 5))) is False
-    assert stream.promises.ranges is not None
-    r = stream.promises.ranges
+    assert stream.promises.merged is not None
+    r = stream.promises.merged
     assert (r.low, r.high, r.time) == ([1, 4], [2, 5], [9, 6]), "3 is stored and keeps its node"
     assert stream.closed(*range(7)) == [False, True, True, True, True, True, False]
     assert (stream.lists.keys, stream.lists.closings, stream.promises.forgotten) == (1, 1, 0)
@@ -299,7 +299,7 @@ def test_neighbours_merge_before_anything_is_forgotten(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.decimal128(38, 2)], ids=str)
 def test_the_oldest_are_forgotten_first(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED", 4)
+    monkeypatch.setattr(remembered, "REMEMBERED", 4)
     stream = Stream(kind=kind)
     values = pa.array(range(6)).cast(pa.int64() if kind != pa.string() else kind).cast(kind).to_pylist()
     stream.store((0, values[5]))
@@ -310,7 +310,7 @@ def test_the_oldest_are_forgotten_first(kind: pa.DataType, monkeypatch: pytest.M
 
 
 def test_what_lies_in_a_range_goes_first_and_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED", 4)
+    monkeypatch.setattr(remembered, "REMEMBERED", 4)
     stream = Stream(kind=pa.string())
     for said in (*(value(key, 1) for key in "abcd"), between("b", "d", 2), value("x", 3)):
         effective(stream, said)
@@ -320,7 +320,7 @@ def test_what_lies_in_a_range_goes_first_and_is_not_forgotten(monkeypatch: pytes
 
 
 def test_the_oldest_ranges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED_RANGES", 3)
+    monkeypatch.setattr(remembered, "REMEMBERED_RANGES", 3)
     stream = Stream()
     assert effective(stream, *(between(10 * n, 10 * n + 5, 9 - n) for n in range(4))) is True
     assert stream.closed(0, 10, 20, 30) == [True, True, False, False]
@@ -328,8 +328,8 @@ def test_the_oldest_ranges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stream_that_must_not_forget_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED", 2)
-    monkeypatch.setattr(closings, "REMEMBERED_RANGES", 1)
+    monkeypatch.setattr(remembered, "REMEMBERED", 2)
+    monkeypatch.setattr(remembered, "REMEMBERED_RANGES", 1)
     hint = "\nHint: give the streams a window, or close longer ranges of keys."
     with pytest.raises(StateError) as caught:
         effective(Stream(forgets=False, kind=pa.string()), value("a", 0), value("b", 0), value("c", 0))
@@ -382,7 +382,7 @@ def test_what_is_written_is_read_again(kind: pa.DataType) -> None:
 
 
 def test_nothing_new_writes_nothing_and_many_pieces_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "MOST_PIECES", 2)
+    monkeypatch.setattr(remembered, "MOST_PIECES", 2)
     stream = Stream()
     assert stream.promises.deltas(2) == []
     for known in (0, 1):
@@ -396,7 +396,7 @@ def test_nothing_new_writes_nothing_and_many_pieces_become_one(monkeypatch: pyte
 
 
 def test_after_forgetting_all_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closings, "REMEMBERED", 2)
+    monkeypatch.setattr(remembered, "REMEMBERED", 2)
     stream = Stream(kind=pa.string())
     assert effective(stream, value("a", 0), value("b", 1), value("c", 2)) is True
     ((rows, whole),) = stream.promises.deltas(0)

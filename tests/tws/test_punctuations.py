@@ -40,6 +40,7 @@ from watersmeet.spark.packing import PACKED, ROWS, Inbox, Packer, Signed
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION
 from watersmeet.spark.punctuations import flag, part
+from watersmeet.state import remembered
 from watersmeet.state.log import MemoryStore
 
 pytestmark = pytest.mark.tws
@@ -145,6 +146,23 @@ flat = sorted(kind for kind in KEYS if not any(pa.types.is_nested(t) for t in ke
 @settings(max_examples=max(20, settings().max_examples // 3))
 @given(script=scripts(st.sampled_from(flat), batches=4), shards=st.integers(1, 3), seed=st.integers(0, 999))
 def test_shards_follow_the_rules(script: Script, shards: int, seed: int) -> None:
+    follow(script, shards, seed)
+
+
+@settings(max_examples=max(20, settings().max_examples // 3))
+@given(
+    script=scripts(st.sampled_from(["int64", "int32", "decimal10", "date"]), batches=6),
+    shards=st.integers(1, 3),
+    seed=st.integers(0, 999),
+)
+def test_closed_keys_merge_over_those_of_other_shards_unnoticed(script: Script, shards: int, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remembered, "MERGED_FROM", 0)
+        patch.setattr(remembered, "LONG_RUN", 1)
+        follow(script, shards, seed)
+
+
+def follow(script: Script, shards: int, seed: int) -> None:
     comparison, run, chance = Comparison(script), Shards(script, shards), Random(seed)
     said = Said(script, run.ids)
     for a, b in script.batches:
@@ -350,3 +368,69 @@ def test_what_is_known_of_a_stream_holds_in_all_shards(promise: Promise, shards:
         held.append(run.stored() - (n + 1))  # b's own stay: a closes nothing
     late = 0 if isinstance(promise, Unique) else 1
     assert held == [9 - n + late for n in range(10)]
+
+
+@pytest.mark.parametrize("ids", IDS, ids=len)
+def test_a_range_without_an_end_that_it_needs_is_rejected(ids: tuple[int, ...]) -> None:
+    spec = text_spec()
+    news = News(said=tuple(Punctuation(Range(low, high), 7) for low, high in (("d", None), (None, "d"), ("e", "f"))))
+    rows = rows_with_signs(spec, news)
+    for needs, closed in (
+        ((False, False), [("d", None), (None, "d"), ("e", "f")]),
+        ((True, False), [("d", None), ("e", "f")]),
+        ((True, True), [("e", "f")]),
+    ):
+        heard = {id: Inbox(spec) for id in ids}
+        for row in pa.Table.from_batches(Packer(spec, 0, ids, _needing(needs))(iter([rows]))).to_pylist():
+            heard[row["shard"]].put(row["kind"], row["seen"], row["rows"], row["blob"])
+        batches = [inbox.batch(ended=False) for inbox in heard.values()]
+        for batch in batches:
+            assert batch.closings is not None
+            assert [(r.low, r.high) for r, _ in batch.closings.ranges] == closed
+        told = [b.rejected.to_pylist() if b.rejected is not None else [] for b in batches]
+        assert told[1:] == [[]] * (len(ids) - 1), "one shard tells of it"
+        assert [(r["low"], r["high"]) for r in told[0]] == [
+            (r.pattern.low, r.pattern.high)
+            for r in news.said
+            if isinstance(r.pattern, Range) and (r.pattern.low, r.pattern.high) not in closed
+        ]
+
+
+def _needing(needs: tuple[bool, bool]) -> tuple[Signed, ...]:
+    return tuple(replace(sign, needs=needs) if sign.kind == "range" else sign for sign in SIGNS)
+
+
+@pytest.mark.parametrize("on_violation", ["drop", "error"])
+def test_a_rejected_punctuation_is_told_of(on_violation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SIGNS", _needing((True, True)))
+    run, chance = Shards(scene(), 3, on_violation), Random(0)
+    news = (News((Tuple(9, ("x",), 0),), (Punctuation(Range(None, "d"), 7), Punctuation(Range("e", "f"), 8))), News())
+    if on_violation == "error":
+        with pytest.raises(ViolationError) as caught:
+            run.step(news, chance)
+        assert str(caught.value) == (
+            "stream `a` brought a punctuation without an end of the range that it closes: "
+            '{"low": null, "high": "d", "a_ts": 7}.\n'
+            "Hint: leave `low` or `high` out of wm.when to leave that end unbounded, or mend the source."
+        )
+        return
+    run.step(news, chance)
+    assert [(n["stream"], n["row"]) for n in run.notes[VIOLATION]] == [
+        ("a", {"punctuation": {"low": None, "high": "d", "a_ts": 7}})
+    ]
+    assert sum(n["violations"] for n in run.notes[STATS]) == 1
+    run.step((News((Tuple(9, ("a",), 1), Tuple(9, ("e",), 2))), News()), chance)
+    assert run.told(VIOLATION) == Counter([("a", 2)]), "only the other range was closed"
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_silent_stream_is_idle_on_every_shard(shards: int) -> None:
+    run, chance = Shards(scene(idle_after=(None, 20)), shards), Random(0)
+    run.step((News((Tuple(1, ("x",), 0),)), News((Tuple(1, ("y",), 0),))), chance)
+    assert [n["idle"] for n in run.notes[STATS]] == [0] * shards
+    run.step((News((Tuple(130, ("z",), 1),)), News()), chance)
+    assert [(n["idle"], n["progress"]) for n in run.notes[STATS]] == [(1, [130, 110])] * shards
+    assert run.results == [("x", 1, 0, None, None)], "b is taken to be past its window"
+    run.step((News(), News((Tuple(109, ("z",), 1), Tuple(110, ("z",), 2)))), chance)
+    assert run.told(LATE) == Counter([("b", 1)])
+    assert bag(run.results) == bag([("z", 130, 1, 110, 2)])

@@ -20,6 +20,7 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.groups import GONE, GroupState
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.merging import Mine
 from watersmeet.state.order import Order, Ranges
 
 
@@ -153,6 +154,9 @@ class RunningGroupedJoin(RunningJoin[Any]):
 
     def promised_at(self, i: int) -> int | None:
         return self.join.promised_at(i)
+
+    def owns(self, mine: Mine) -> None:
+        self.join.owns(mine)
 
     def notes(self) -> dict[str, Any]:
         return self.join.notes()

@@ -76,6 +76,6 @@ class RunningHashJoin(RunningJoin[ValueLists]):
         own, other = self.query.streams[i], self.query.streams[j]
         arrivals, state = self.arrivals[i], self.streams[j]
         before = state.lists.looked_at
-        for rows, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach):
-            yield self._results(i, rows, numbers, places)
+        for rows, _, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach):
+            yield from self._fitting(i, rows, numbers, places)
         self.counters.probed += state.lists.looked_at - before

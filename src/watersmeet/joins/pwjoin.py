@@ -14,13 +14,15 @@ from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.outputs import plain
+from watersmeet.model.plain import plain_column
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.closings import Effect, Promises
+from watersmeet.state.closings import Effect
 from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.merging import Mine
+from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.unmatched import Unmatched
 
@@ -38,7 +40,8 @@ class PWJoin:
             state without having matched, padded with NULLs.
     Forgets a at the first of: progress(b) > a.ts + Ta (its window); b has closed a.key (nothing can match it).
             (Ta = 10, a.ts = 20: at progress(b) = 31, or when b says "no more a.key", be it at 21.)
-    Announces a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it.
+    Announces a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it. A
+            stream that has ended has closed all keys. The end, when both have ended or one has and holds nothing.
 
     References: Ding and Rundensteiner, Evaluating window joins over punctuated streams (2004).
     """
@@ -73,7 +76,11 @@ class RunningPWJoin(RunningHashJoin):
         self.violations, self.announced, self.announced_ranges = [], [], []
         self._begin(batches)
         self.unmatched.begin(self.arrivals)
-        effects = [promises.take_effect(p) for promises, p in zip(self.promises, self.progress, strict=True)]
+        alone = min(self.progress) < AFTER_ALL  # if all streams have ended there is nothing left to say of single keys
+        effects = [
+            promises.take_effect(p, ended=alone and p == AFTER_ALL)
+            for promises, p in zip(self.promises, self.progress, strict=True)
+        ]
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
         self._store(build, np.ones(self.arrivals[build].which.size, np.bool_))
@@ -93,6 +100,8 @@ class RunningPWJoin(RunningHashJoin):
             self._expire(i, effects[i])
         for i in (0, 1):
             self._announce(i, effects[i])
+        for promises, effect in zip(self.promises, effects, strict=True):
+            promises.release(effect)
         for i in (0, 1):
             # rows that a forgotten closing had purged must not come back
             self.streams[1 - i].shed |= self.promises[i].trim()
@@ -122,11 +131,16 @@ class RunningPWJoin(RunningHashJoin):
         own, other = self.query.streams[i], self.query.streams[1 - i]
         arrivals, state = self.arrivals[i], self.streams[1 - i]
         before = state.lists.looked_at
-        track = self.unmatched.tracks(1 - i)
-        for rows, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach, track):
+        track = self.unmatched.tracks(1 - i) and self.query.where is None
+        reaches = other.window.reach, own.window.reach
+        for rows, slots, numbers, places in state.probe(arrivals, arrivals.which, *reaches, track):
+            holds = self._holds(i, rows, numbers, places)
+            if holds is not None:
+                rows, numbers, places = rows[holds], numbers[holds], places[holds]
+                self.unmatched.match_stored(1 - i, slots[holds])
             self.unmatched.match(i, rows)
             if self.query.pairs:
-                yield self._results(i, rows, numbers, places)
+                yield from self._results(i, rows, numbers, places)
         self.counters.probed += state.lists.looked_at - before
 
     def _store(self, i: int, useful: np.ndarray) -> None:
@@ -217,14 +231,18 @@ class RunningPWJoin(RunningHashJoin):
         return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
 
     def output_progress(self) -> int:
-        """No result to come is older than this."""
+        """No result to come is older than this; none will come if a stream that can match has ended and is empty."""
+        for i, stream in enumerate(self.streams):
+            if self.progress[i] == AFTER_ALL and not len(stream) and not self.query.pads(1 - i):
+                return AFTER_ALL
         stored = [s.lists.oldest_time() for i, s in enumerate(self.streams) if self.query.pads(i)]
         return min([*self.progress, *(t for t in stored if t is not None)])
 
     def output_punctuations(self) -> list[str]:
         said = []
         for rows in self.announced:
-            said += [json.dumps({"key": list(map(plain, key))}) for key in zip(*rows.to_pydict().values(), strict=True)]
+            keys = zip(*map(plain_column, rows.columns), strict=True)
+            said += [json.dumps({"key": key}) for key in keys]
         for low, high in self.announced_ranges:
             said.append(json.dumps({"range": self.promises[0].order().spell(low, high)}))
         beat = self.output_progress()
@@ -232,13 +250,19 @@ class RunningPWJoin(RunningHashJoin):
             said.append(json.dumps({"heartbeat": beat}) if beat < AFTER_ALL else json.dumps({"end": True}))
         return said
 
+    def owns(self, mine: Mine) -> None:
+        for promises in self.promises:
+            promises.mine = mine
+
     # ------------------------------------------------------------ the durable form
 
     def notes(self) -> dict[str, Any]:
         shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
-        return {"promises": [p.notes() for p in self.promises]} | ({"shed": shed} if any(shed) else {})
+        said = {"promises": [p.notes() for p in self.promises]} | ({"shed": shed} if any(shed) else {})
+        return super().notes() | said
 
     def recall(self, notes: dict[str, Any]) -> None:
+        super().recall(notes)
         for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
             promises.recall(note)
         for stream, shed in zip(self.streams, notes.get("shed", [False, False]), strict=True):

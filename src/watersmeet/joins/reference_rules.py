@@ -5,6 +5,7 @@ All that was ever said and shown is kept, and after each batch everything is wor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,8 +87,12 @@ class StreamRules:
     newest: int = BEFORE_ALL
     newest_keys: list[tuple[Any, ...]] = field(default_factory=list)
     largest: Any = None
+    heard: int = BEFORE_ALL  # how far the other was when this one last showed something
+    ended: bool = False  # before the other did
 
     def closed(self, key: tuple[Any, ...]) -> bool:
+        if self.ended and self.spec.has_ordered_key:
+            return True
         return any(c.since is not None and covers(c.pattern, key) for c in self.closings)
 
     def hear(self, news: News, batch: int) -> tuple[list[Tuple], list[Tuple], list[Tuple]]:
@@ -149,8 +154,8 @@ class StreamRules:
                     continue  # nothing is that small
                 self.closings.append(Closing(Range(None, end, high_closed=False), time))
 
-    def advance(self, news: News, batch: int) -> None:
-        """Make progress, and let promises take effect."""
+    def advance(self, news: News) -> bool:
+        """Make progress; tells whether there was a sign of life."""
         delay = self.spec.delay
         shown = [t.ts for t in news.tuples if t.ts is not None]
         shown += [p.time for p in news.said if isinstance(p.pattern, Value | ValueList | Range)]
@@ -158,8 +163,23 @@ class StreamRules:
         self.progress = max([self.progress, *(time - delay for time in shown), *beats])
         if news.ended or any(isinstance(p.pattern, End) for p in news.said):
             self.progress = AFTER_ALL
+        return bool(shown or beats)
+
+    def pass_idle(self, lively: bool, other: int) -> None:
+        """A stream that is silent for long, by the clock of the other, is taken to be that long behind it."""
+        if self.spec.idle_after is None:
+            return
+        other = BEFORE_ALL if other == AFTER_ALL else other
+        if lively or self.heard == BEFORE_ALL:
+            self.heard = max(self.heard, other)
+        elif other - self.heard > self.spec.idle_after:
+            self.progress = max(self.progress, other - self.spec.idle_after)
+
+    def take_effect(self, batch: int, other: int) -> None:
+        """Let promises take effect."""
+        self.ended = self.ended or self.progress == AFTER_ALL > other
         for c in self.closings:
-            reached = self.progress >= c.time if delay == 0 else self.progress > c.time
+            reached = self.progress >= c.time if self.spec.delay == 0 else self.progress > c.time
             if c.since is None and reached:
                 c.since = batch
 
@@ -167,8 +187,10 @@ class StreamRules:
 class Rules:
     """Two streams under the rules, fed batch by batch."""
 
-    def __init__(self, query: JoinQuery) -> None:
+    def __init__(self, query: JoinQuery, holds: Callable[[Tuple, Tuple], bool] | None = None) -> None:
+        """`holds` is what `query.where` says of a pair."""
         self.query = query
+        self.holds = holds
         self.streams = [StreamRules(spec) for spec in query.streams]
         self.batch = -1
         self._paired: list[tuple[Tuple, ...]] = []
@@ -178,9 +200,16 @@ class Rules:
     def step(self, news: tuple[News, News]) -> Outcome:
         self.batch += 1
         heard = [s.hear(n, self.batch) for s, n in zip(self.streams, news, strict=True)]
-        for stream, n in zip(self.streams, news, strict=True):
-            stream.advance(n, self.batch)
+        lively = [stream.advance(n) for stream, n in zip(self.streams, news, strict=True)]
+        a, b = (s.progress for s in self.streams)
+        for stream, life, other in zip(self.streams, lively, (b, a), strict=True):
+            stream.pass_idle(life, other)
+        a, b = (s.progress for s in self.streams)
+        for stream, other in zip(self.streams, (b, a), strict=True):
+            stream.take_effect(self.batch, other)
         pairs = window_join([s.good for s in self.streams], [s.spec.window.reach for s in self.streams])
+        if self.holds is not None:
+            pairs = [(a, b) for a, b in pairs if self.holds(a, b)]
         new = [p for p in pairs if p not in self._paired]
         self._paired = pairs
         self._stored = stored = (self.stored(0), self.stored(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic
 
 import numpy as np
@@ -13,9 +13,12 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import Counters
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.index import Int32s, by_time
-from watersmeet.state.keys import Int64s
+from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
+
+#: Rows of a batch, by their places.
+Rows = Int32s | Int64s
 
 
 class RunningJoin(ABC, Generic[IndexT]):
@@ -25,6 +28,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.query = query
         self.streams = streams
         self.progress = [BEFORE_ALL] * len(query.streams)
+        self.heard = [BEFORE_ALL] * len(query.streams)  # how far the others were when each last showed something
         self.counters = Counters()
         self.late: list[pa.RecordBatch] = []
         self.violations: list[pa.RecordBatch] = []
@@ -57,12 +61,16 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Event time of the punctuation that the first of `violations[i]` came against."""
         return None
 
+    def owns(self, mine: Callable[[Int64s], Bools]) -> None:
+        """Say which words of keys ever come to this join, one of several that divide them. Not all care."""
+
     def notes(self) -> dict[str, Any]:
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""
-        return {}
+        patient = all(s.idle_after is None for s in self.query.streams)
+        return {} if patient else {"heard": list(self.heard)}
 
     def recall(self, notes: dict[str, Any]) -> None:
-        return
+        self.heard = list(notes.get("heard", self.heard))
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
         return []
@@ -80,6 +88,8 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.arrivals = [self._admit(i, batch) for i, batch in enumerate(batches)]
         for i, batch in enumerate(batches):
             self._advance(i, batch)
+            self.counters.violations += 0 if batch.rejected is None else batch.rejected.num_rows
+        self._pass_idle(batches)
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         """Set late rows and rows without a key apart."""
@@ -101,13 +111,59 @@ class RunningJoin(ABC, Generic[IndexT]):
         if batch.ended or (said is not None and said.ended):
             self.progress[i] = AFTER_ALL
 
-    def _results(self, i: int, rows: Int32s | Int64s, numbers: Int32s, places: Int32s) -> pa.Table:
+    def _pass_idle(self, batches: Sequence[Batch]) -> None:
+        """Take the progress of streams that are idle from that of the others, all of them as they stand now.
+
+        That is said in event time, so a batch that is run again, on whatever shard, comes to the same. An ended stream
+        has no time that goes on.
+        """
+        told = list(self.progress)
+        for i, (spec, batch) in enumerate(zip(self.query.streams, batches, strict=True)):
+            if spec.idle_after is None:
+                continue
+            others = max((p for j, p in enumerate(told) if j != i and p < AFTER_ALL), default=BEFORE_ALL)
+            beats = batch.closings is not None and batch.closings.heartbeat is not None
+            if batch.seen is not None or beats or self.heard[i] == BEFORE_ALL:
+                self.heard[i] = max(self.heard[i], others)
+            elif others - self.heard[i] > spec.idle_after:
+                self.progress[i] = max(told[i], others - spec.idle_after)
+                self.counters.idle += 1
+
+    def _holds(self, i: int, rows: Rows, numbers: Int32s, places: Int32s) -> Bools | None:
+        """For which pairs of new rows of stream i with stored ones the predicate is true; None: there is none."""
+        where = self.query.where
+        if where is None:
+            return None
+        own, other = self.query.streams[i], self.query.streams[1 - i]
+        names = dict(zip(self.query.streams[0].key, own.key, strict=True)) | {c: c for c in own.payload}
+        mine = [c for c in where.columns if c in names]
+        theirs = [c for c in where.columns if c not in names]
+        taken = self.arrivals[i].rows.select([names[c] for c in mine]).take(pa.array(rows))
+        columns = list(taken.columns)
+        if theirs:
+            assert set(theirs) <= set(other.payload), "a column of the pair is a key or stands in one stream"
+            stored = self.streams[1 - i].segments.take(numbers, places, theirs)
+            columns += [c.combine_chunks() for c in stored.columns]
+        # a column that counts the pairs: the predicate may name none
+        pairs = pa.record_batch([*columns, pa.array(rows)], names=[*mine, *theirs, "row of the batch"])
+        return where.holds(pairs)
+
+    def _fitting(self, i: int, rows: Rows, numbers: Int32s, places: Int32s) -> Iterator[pa.Table]:
+        """Results of those pairs for which the predicate, if there is one, is true."""
+        holds = self._holds(i, rows, numbers, places)
+        if holds is not None:
+            rows, numbers, places = rows[holds], numbers[holds], places[holds]
+        yield from self._results(i, rows, numbers, places)
+
+    def _results(self, i: int, rows: Rows, numbers: Int32s, places: Int32s) -> Iterator[pa.Table]:
         """New rows of stream i beside the stored ones of the other they match, which are grouped by segment number."""
+        if not rows.size:
+            return
         other = self.query.streams[1 - i]
         self.counters.results += rows.size
         mine = self.arrivals[i].rows.take(pa.array(rows))
         columns = [*other.key, *other.payload] if i == 1 else other.payload
-        return self._combine(mine, self.streams[1 - i].segments.take(numbers, places, columns), i)
+        yield self._combine(mine, self.streams[1 - i].segments.take(numbers, places, columns), i)
 
     def _combine(self, mine: pa.RecordBatch, theirs: pa.Table, i: int) -> pa.Table:
         """Columns of the result; key values are those of the first stream's tuple."""

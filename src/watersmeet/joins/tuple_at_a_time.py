@@ -117,6 +117,6 @@ class RunningTupleAtATime(RunningJoin[CircularBuffers]):
             entries, numbers, places = out[:, (out[0] & 1) == i]
             if entries.size:
                 grouped = np.argsort(numbers, kind="stable")
-                yield self._results(
+                yield from self._fitting(
                     i, entries[grouped] >> 1, numbers[grouped].astype(np.int32), places[grouped].astype(np.int32)
                 )

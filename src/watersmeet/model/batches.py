@@ -28,7 +28,8 @@ class Batch:
     `seen` is the largest event time on the stream up to and including this batch, None if it brought none;
     `ended` says that nothing will follow. `closings` are its punctuations. `newest` (the keys of the batch's newest
     tuples, and their time) and `largest` (the largest key, and the first time with it) are told where the stream
-    promises clusters or an order; NULL keys and rows without a time count for neither.
+    promises clusters or an order; NULL keys and rows without a time count for neither. `rejected` are punctuations
+    (low, high, time) that say nothing: an end of the range they close is NULL.
     """
 
     rows: pa.RecordBatch
@@ -37,6 +38,7 @@ class Batch:
     closings: Closings | None = None
     newest: tuple[pa.RecordBatch, int] | None = None
     largest: tuple[Any, int] | None = None
+    rejected: pa.RecordBatch | None = None
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, time: str, *, ended: bool = False, closings: Closings | None = None) -> Batch:

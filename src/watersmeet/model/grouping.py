@@ -142,6 +142,7 @@ class GroupedQuery(JoinQuery):
     """A join and the groups of its results. The columns are those of the groups; `results` has the join's own."""
 
     group_by: GroupBy = field(kw_only=True)
+    filtered_by: str | None = field(kw_only=True, default=None)  # a condition between the join and the groups
 
     def __post_init__(self) -> None:
         JoinQuery.__post_init__(self)
@@ -150,14 +151,15 @@ class GroupedQuery(JoinQuery):
     @property
     def join(self) -> JoinQuery:
         """The join alone."""
-        return JoinQuery(self.streams, self.how)
+        return JoinQuery(self.streams, self.how, self.where)
 
     @property
     def schema(self) -> pa.Schema:
         return self.group_by.schema(self.join.schema)
 
     def describe(self) -> dict[str, object]:
-        return {**JoinQuery.describe(self), "group_by": repr(self.group_by)}
+        between = {"filtered_by": self.filtered_by} if self.filtered_by is not None else {}
+        return {**JoinQuery.describe(self), "group_by": repr(self.group_by), **between}
 
     def on_key(self) -> bool:
         """Whether groups stay within one join key: then they live in its shard, and end with it."""

@@ -2,30 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from dataclasses import dataclass, fields
-from datetime import date, datetime, time
-from typing import Any
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: times in ISO form, binary in base64, whatever JSON lacks as a string."""
-    match value:
-        case bytes():
-            return base64.b64encode(value).decode()
-        case float() if not math.isfinite(value):
-            return str(value)
-        case date() | datetime() | time():
-            return value.isoformat()
-        case dict():
-            return {k: plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [plain(v) for v in value]
-        case None | bool() | int() | float() | str():
-            return value
-        case _:
-            return str(value)
 
 
 @dataclass(slots=True)
@@ -35,6 +12,7 @@ class Counters:
 
     rows_in: int = 0
     late: int = 0
+    idle: int = 0  # streams that were silent and whose progress was taken from the others'
     violations: int = 0  # tuples that came against a promise of their own stream
     null_keys: int = 0
     probed: int = 0  # stored tuples looked at while probing

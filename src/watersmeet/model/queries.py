@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
-from watersmeet.model.punctuations import Promise
+from watersmeet.model.predicates import Predicate
+from watersmeet.model.punctuations import Ordered, Promise
 from watersmeet.model.windows import TimeWindow, Window
+
+#: What a distance between keys of a type is.
+_SLACK: tuple[tuple[Any, tuple[type, ...]], ...] = (
+    (pt.is_integer, (int,)),
+    (pt.is_floating, (int, float)),
+    (pt.is_decimal, (int, Decimal)),
+    (pt.is_date, (timedelta,)),
+    (pt.is_timestamp, (timedelta,)),
+    (pt.is_duration, (timedelta,)),
+)
+
+
+def has_order(kind: pa.DataType) -> bool:
+    """Whether values of this type can be sorted."""
+    return not (pt.is_nested(kind) or pt.is_null(kind) or pt.is_interval(kind))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """One input: its columns, which of them are time and key, its window and its delay (microseconds)."""
+    """One input: its columns, which of them are time and key, its window and its delay (microseconds).
+
+    `order_by` breaks ties between tuples of one event time, before the bytes of the row do. A stream that has shown
+    nothing while the others went on by more than `idle_after` counts as idle: its progress is then taken to be theirs
+    (that of the one that is furthest) less `idle_after`.
+    """
 
     name: str
     schema: pa.Schema
@@ -26,6 +51,8 @@ class StreamSpec:
     delay: int = 0
     promises: tuple[Promise, ...] = ()
     tellers: int = 0  # shards of the join whose output this is: progress is then told by them, not seen
+    order_by: str | None = None
+    idle_after: int | None = None  # microseconds of the other streams' time in which it shows nothing
 
     def __post_init__(self) -> None:
         for column in (self.time, *self.key):
@@ -47,6 +74,51 @@ class StreamSpec:
                 f"`delay` of stream `{self.name}` is {self.delay} µs; a tuple cannot come before it happened.",
                 hint='use "0 seconds" for a stream that is in order.',
             )
+        if self.idle_after is not None and self.idle_after <= 0:
+            raise WindowError(
+                f"`idle_after` of stream `{self.name}` is {self.idle_after} µs; every stream is silent for a moment.",
+                hint="give a time in which the stream would certainly have shown something, or leave it out.",
+            )
+        if self.order_by is not None:
+            self._check_order_by(self.order_by)
+        for promise in self.promises:
+            if isinstance(promise, Ordered):
+                self._check_ordered(promise)
+
+    def _check_order_by(self, column: str) -> None:
+        if column not in self.schema.names:
+            raise ColumnError(
+                f"`order_by` of stream `{self.name}` names column `{column}`, which it does not have.",
+                hint=f"it has {', '.join(self.schema.names)}.",
+            )
+        kind = self.schema.field(column).type
+        if not has_order(kind):
+            raise ColumnError(
+                f"`order_by` of stream `{self.name}` is column `{column}` of type {kind}, whose values have no order.",
+                hint="order by a number, a text or a time.",
+            )
+
+    def _check_ordered(self, promise: Ordered) -> None:
+        if not self.has_ordered_key:
+            kinds = ", ".join(str(self.schema.field(k).type) for k in self.key)
+            raise ColumnError(
+                f"`ordered` of stream `{self.name}` is about {', '.join(self.key)} ({kinds}); "
+                "only one column of a type with an order can ascend.",
+                hint="join on one column of numbers, texts or times, or leave the promise out.",
+            )
+        kind, slack = self.schema.field(self.key[0]).type, promise.slack
+        distances = next((of for test, of in _SLACK if test(kind)), ())
+        if slack != 0 and (type(slack) not in distances or slack < type(slack)(0)):
+            raise QueryError(
+                f"`slack` of `ordered` on stream `{self.name}` is {slack!r}, and its key is {kind}; a slack is a "
+                "distance between values, not negative.",
+                hint="a number for numbers, a timedelta for dates and timestamps; texts and bytes know none.",
+            )
+
+    @property
+    def has_ordered_key(self) -> bool:
+        """Whether ranges of keys can be spoken of: the key is one column of a type with an order."""
+        return len(self.key) == 1 and has_order(self.schema.field(self.key[0]).type)
 
     @property
     def payload(self) -> tuple[str, ...]:
@@ -65,12 +137,22 @@ HOW: dict[str, tuple[int, ...]] = {
 }
 
 
+def columns_of(streams: Sequence[StreamSpec]) -> pa.Schema:
+    """Columns of a combination of tuples of these streams: the key (that of the first), then each one's payload."""
+    fields = [streams[0].schema.field(k) for k in streams[0].key]
+    return pa.schema(fields + [s.schema.field(c) for s in streams for c in s.payload])
+
+
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """Streams that meet on a common key. The result's columns are the key, then each stream's payload."""
+    """Streams that meet on a common key. The result's columns are the key, then each stream's payload.
+
+    `where` must hold for a combination to be one: a row all of whose combinations fail it is unmatched.
+    """
 
     streams: tuple[StreamSpec, ...]
     how: str = "inner"
+    where: Predicate | None = None
 
     def __post_init__(self) -> None:
         if len(self.streams) < 2:
@@ -105,10 +187,7 @@ class JoinQuery:
     @property
     def schema(self) -> pa.Schema:
         """Columns of a result; semi and anti joins give the first stream's alone."""
-        first = self.streams[0]
-        fields = [first.schema.field(k) for k in first.key]
-        fields += [s.schema.field(c) for s in (self.streams if self.pairs else self.streams[:1]) for c in s.payload]
-        return pa.schema(fields)
+        return columns_of(self.streams if self.pairs else self.streams[:1])
 
     @property
     def pairs(self) -> bool:
@@ -128,6 +207,7 @@ class JoinQuery:
         """Everything that a stored state depends on, as plain values: two queries may share a state iff equal."""
         return {
             "how": self.how,
+            **({"where": self.where.text} if self.where is not None else {}),
             "streams": [
                 {
                     "name": s.name,
@@ -138,6 +218,8 @@ class JoinQuery:
                     "closed": s.window.closed if isinstance(s.window, TimeWindow) else None,
                     "delay": s.delay,
                     **({"tellers": s.tellers} if s.tellers else {}),
+                    **({"order_by": s.order_by} if s.order_by is not None else {}),
+                    **({"idle_after": s.idle_after} if s.idle_after is not None else {}),
                     **({"promises": [repr(p) for p in s.promises]} if s.promises else {}),
                 }
                 for s in self.streams

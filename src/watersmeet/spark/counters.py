@@ -29,6 +29,7 @@ def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: s
         return {}
     sums = {name: sum(s[name] for s in shards) for name, value in shards[0].items() if type(value) is int}
     del sums["shard"]
+    sums["idle"] = max(s["idle"] for s in shards)  # of streams, not of shards
     return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}
 
 

@@ -37,7 +37,11 @@ class Explanation:
             if s["punctuations"]:
                 heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
                 lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
+            if "idle" in s:
+                lines.append(f"    idle: {s['idle']}")
             lines.append(f"    late: {s['late']}")
+        if "where" in f:
+            lines.append(f"  where {f['where']}")
         if "groups" in f:
             lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
             lines.append(f"    a group comes out {f['groups']['come']}")
@@ -58,9 +62,16 @@ def explain(joined: Joined) -> Explanation:
             "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
             "shards": len(joined.ids),
             "streams": [_stream(joined, i) for i in range(len(query.streams))],
+            **_where(joined),
             "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
         }
     )
+
+
+def _where(joined: Joined) -> dict[str, str]:
+    if joined.query.where is not None:
+        return {"where": f"{joined.query.where.text}: asked of every pair in the operator, before it counts as a match"}
+    return {} if joined.condition is None else {"where": "… by Spark, which filters the results behind the operator"}
 
 
 def _stream(joined: Joined, i: int) -> dict[str, Any]:
@@ -86,6 +97,11 @@ def _stream(joined: Joined, i: int) -> dict[str, Any]:
         "late": f"rows more than {durations.spell(spec.delay)} behind the newest {spec.time} of earlier batches are "
         "not joined; they are counted and come out in `tagged` as `late`",
     }
+    if spec.idle_after is not None:
+        facts["idle"] = (
+            f"while it shows nothing and {names} goes on by more than {durations.spell(spec.idle_after)}, "
+            f"it is taken to be that far behind {names}"
+        )
     if query.how == "semi" and i == 0:
         facts["comes"] = "a row comes out at its first match, and is forgotten"
     elif query.pads(i):

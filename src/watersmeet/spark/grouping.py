@@ -54,7 +54,11 @@ class Grouping:
                 )
         joined = self.joined
         group_by = GroupBy(self.by, tuple(aggregates.items()), emit)
-        query = GroupedQuery(joined.query.streams, joined.query.how, group_by=group_by)
+        by_spark = None if joined.condition is None else str(joined.condition)
+        what = (joined.query.streams, joined.query.how, joined.query.where)
+        query = GroupedQuery(*what, group_by=group_by, filtered_by=by_spark)
+        if joined.condition is not None:
+            _refuse_by_key(query)
         query.refuse_endless(_closes(joined))
         return Grouped(joined, query)
 
@@ -67,6 +71,17 @@ def grouping(joined: Joined, by: tuple[str | Bucket, ...]) -> Grouping:
                 hint='e.g. group_by("item_id", wm.bucket("bid_at", "1 minute")).',
             )
     return Grouping(joined, by)
+
+
+def _refuse_by_key(query: GroupedQuery) -> None:
+    """Groups of results that Spark filters stand in a second operator, which keys' ends do not reach."""
+    if query.group_by.emit == "final" and query.closing_bucket() is None:
+        raise QueryError(
+            f"`group_by` is by {', '.join(query.group_by.names)}, and Spark filters the results by `where` before they "
+            "are grouped, outside the operator that knows when a key has ended; such a group would never be final.",
+            hint="say `where` in comparisons and arithmetic, which the join evaluates itself, "
+            f'add wm.bucket("{query.streams[0].time}", "1 minute") to the group_by, or use emit="update".',
+        )
 
 
 def _closes(joined: Joined) -> tuple[bool, ...]:
@@ -89,7 +104,7 @@ class Grouped:
     @cached_property
     def _rows(self) -> DataFrame:
         joined, query = self.joined, self.query
-        if query.on_key():
+        if self._inside():
             operator = GroupedJoin(joined.operator, query)
             processor = ShardProcessor(
                 query, joined.ids, ended=not joined.streaming, join=operator, on_violation=joined.on_violation
@@ -97,6 +112,10 @@ class Grouped:
             return operators.run(joined._packed, processor, self._columns, METRICS)
         packed = joined._rows.mapInArrow(GroupPacker(query, joined.ids), PACKED_DDL)
         return operators.run(packed, GroupProcessor(query, joined.ids, len(joined.ids)), self._columns, GROUP_METRICS)
+
+    def _inside(self) -> bool:
+        """Whether groups stand in the join's own operator: they stay within a key, and nothing filters results."""
+        return self.query.on_key() and self.joined.condition is None
 
     @property
     def _columns(self) -> list[StructField]:
@@ -125,9 +144,7 @@ class Grouped:
             "by": list(self.query.group_by.names),
             "aggregates": {name: a.kind for name, a in self.query.group_by.aggregates},
             "emit": self.query.group_by.emit,
-            "operator": "the join's own operator"
-            if self.query.on_key()
-            else "a second operator, behind a shuffle by group",
+            "operator": "the join's own operator" if self._inside() else "a second operator, behind a shuffle by group",
             "come": self._come(),
         }
         return Explanation({**facts, "groups": groups})
@@ -135,7 +152,7 @@ class Grouped:
     def _come(self) -> str:
         query, key = self.query, ", ".join(self.query.streams[0].key)
         ends = []
-        if query.on_key() and any(_closes(self.joined)):
+        if self._inside() and any(_closes(self.joined)):
             ends.append(f"when punctuations have ended its {key}")
         bucket = query.closing_bucket()
         if bucket is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micr
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range
 from watersmeet.model.queries import StreamSpec
 from watersmeet.spark.punctuations import TELLER, flag, part
-from watersmeet.state.keys import encode
+from watersmeet.state.keys import Bools, Int64s, encode
 
 #: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
 GATHER_BYTES = 64 << 20
@@ -38,8 +39,9 @@ PACKED = pa.schema(
     ]
 )
 PACKED_DDL = "shard int, stream int, seen bigint, rows bigint, blob binary, kind int"
-#: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys; the largest; heartbeats, ends.
-ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS = range(6)
+#: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys; the largest; heartbeats, ends;
+#: ranges that say nothing because an end of theirs is NULL.
+ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS, REJECTED = range(7)
 
 
 def blob_schema(kind: int, spec: StreamSpec) -> pa.Schema:
@@ -54,18 +56,24 @@ def blob_schema(kind: int, spec: StreamSpec) -> pa.Schema:
             return pa.schema([low, high, ("low_closed", pa.bool_()), ("high_closed", pa.bool_()), time, teller])
         case 5:
             return pa.schema([time, ("ended", pa.bool_()), teller])
+        case 6:
+            return pa.schema([pa.field(end, keys[0].type) for end in ("low", "high")] + [time])
         case _:
             return pa.schema([*keys, time])
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A kind of punctuation among the rows; its columns are called as in `punctuations.flag` and `.part`."""
+    """A kind of punctuation among the rows; its columns are called as in `punctuations.flag` and `.part`.
+
+    A range that `needs` its lower or upper end is rejected where that is NULL; otherwise NULL leaves the end unbounded.
+    """
 
     number: int
     kind: str
     low_closed: bool = True
     high_closed: bool = True
+    needs: tuple[bool, bool] = (False, False)
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,8 @@ class Packer:
     def _sign(self, sign: Signed, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not self.spec.tellers and sign.kind in ("value", "list", "range"):
             rows = rows.filter(rows.column(self.spec.time).is_valid())  # without a time nothing is promised
+        if sign.kind == "range":
+            rows = yield from self._reject(sign, rows)
         time = rows.column(self.spec.time).cast(pa.int64())
         if self.spec.tellers:
             time = pc.fill_null(time, BEFORE_ALL)  # said at the end of its batch, and so effective
@@ -147,11 +157,23 @@ class Packer:
                 beats, ended = pa.nulls(rows.num_rows, pa.int64()), pa.repeat(True, rows.num_rows)
                 yield self._blobs(_batch([beats, ended, tellers], blob_schema(BEATS, self.spec)), None, BEATS)
 
+    def _reject(self, sign: Signed, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
+        """Send ranges without an end that they need to the first shard, to be told of; gives the others."""
+        ends = [rows.column(part(sign.number, n)) for n in (0, 1)]
+        needed = [end.is_null() for end, needs in zip(ends, sign.needs, strict=True) if needs]
+        bad = reduce(pc.or_, needed) if needed else pa.repeat(False, rows.num_rows)
+        said = _batch([*ends, rows.column(self.spec.time).cast(pa.int64())], blob_schema(REJECTED, self.spec))
+        if pc.any(bad).as_py():
+            yield self._blobs(said.filter(bad), None, REJECTED)
+        return rows.filter(pc.invert(bad))
+
     def _blobs(self, rows: pa.RecordBatch, seen: int | None, kind: int = ROWS) -> pa.RecordBatch:
         """One blob for each shard, in one batch."""
         shards = len(self.ids)
         if kind == RANGES and self.spec.tellers:  # about the keys of the shard that says it
             pieces = [rows.filter(pc.equal(rows.column("teller"), id)) for id in self.ids]
+        elif kind == REJECTED:
+            pieces = [rows] + [rows.slice(0, 0)] * (shards - 1)
         else:
             pieces = self._split(rows) if kind in (ROWS, KEYS) else [rows] * shards
         return _batch(
@@ -175,6 +197,21 @@ class Packer:
         split_rows(encode([rows.column(k) for k in self.spec.key]).words, shards, order, starts)
         rows = rows.take(pa.array(order))
         return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class Home:
+    """Tells which words are keys of one of several shards, as `Packer` divides them."""
+
+    index: int
+    shards: int
+
+    def __call__(self, words: Int64s) -> Bools:
+        order, starts = np.empty(words.size, np.int64), np.zeros(self.shards + 1, np.int64)
+        split_rows(words, self.shards, order, starts)
+        mine = np.zeros(words.size, np.bool_)
+        mine[order[starts[self.index] : starts[self.index + 1]]] = True
+        return mine
 
 
 def _latest(times: pa.Array) -> int | None:
@@ -256,6 +293,7 @@ class Inbox:
             self._closings(),
             self._newest(),
             largest,
+            self._all(REJECTED) if REJECTED in self.held else None,
         )
 
     def _all(self, kind: int) -> pa.RecordBatch:

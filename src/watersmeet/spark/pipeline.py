@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
@@ -16,8 +16,9 @@ from watersmeet.joins import Join, plan
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
-from watersmeet.spark import operators
+from watersmeet.spark import conditions, operators
 from watersmeet.spark import session as sessions
+from watersmeet.spark.conditions import Condition
 from watersmeet.spark.counters import METRICS
 from watersmeet.spark.derived import as_stream
 from watersmeet.spark.explain import Explanation, explain
@@ -39,6 +40,7 @@ class Joined:
     streaming: bool
     operator: Join
     on_violation: str = "drop"
+    condition: Column | None = None  # by which Spark filters the results, where the operator cannot
 
     @cached_property
     def _packed(self) -> DataFrame:
@@ -55,7 +57,8 @@ class Joined:
         processor = ShardProcessor(
             self.query, self.ids, ended=not self.streaming, join=self.operator, on_violation=self.on_violation
         )
-        return operators.run(self._packed, processor, self._columns, metrics)
+        rows = operators.run(self._packed, processor, self._columns, metrics)
+        return rows if self.condition is None else conditions.filtered(rows, self.condition)
 
     def _packed_stream(self, i: int, source: Stream) -> list[DataFrame]:
         """Blobs of a stream: of its own rows, and of the DataFrames that hold punctuations alone."""
@@ -67,9 +70,10 @@ class Joined:
             own = [(n, sign) for n, sign in own if sign.kind not in ("value", "range")]
         if source.upstream is not None and source.upstream.ids != self.ids:
             own = [(n, sign) for n, sign in own if sign.kind != "range"]
+        unbounded = source.upstream is not None  # then a join says NULL for an end that is not there
         teller = None if source.upstream is None else F.get_json_object(NOTE, "$.shard")
         df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
-        parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own)), PACKED_DDL)]
+        parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own, unbounded)), PACKED_DDL)]
         for n, sign in numbered:
             if sign.df is not None:
                 df = with_signs(sign.df, [(n, sign)], spec.time, kinds)
@@ -113,6 +117,7 @@ def join(
     *streams: Stream,
     on: str | Sequence[str],
     how: str = "inner",
+    where: Condition | None = None,
     algorithm: str = "auto",
     on_violation: str = "drop",
     allow_unbounded: bool = False,
@@ -125,6 +130,12 @@ def join(
     A pair (a, b) is a result iff the keys are equal and, at the time of the newer one, the older is in its own
     stream's window: b at most b's window older than a, or a at most a's window older than b. The result is that of
     a batch join over all rows that did not come late. `closed=False` leaves out the edge of the window itself.
+
+    `where` is a condition that a pair must fulfil as well, over the columns of both streams (the key is called as in
+    the first): a pair for which it is false or NULL is none, and a row without any other is unmatched. Comparisons and
+    arithmetic (``"price >= reserve * 2 AND bidder <> seller"``) are evaluated inside the operator, as Spark would in
+    ANSI mode. Any other SQL, or a Column, filters the results of an inner join, and is refused for the other kinds.
+
     `shards` divides the keys (default: Spark's number of shuffle partitions); it is fixed for the life of a
     checkpoint.
     """
@@ -147,8 +158,11 @@ def join(
         raise QueryError("`on` names no column; a join needs at least one key.")
     streaming = same_kind(streams)
     streams = aligned(streams, key)
-    query = JoinQuery(tuple(s.spec(key, closed=closed) for s in streams), how)
     spark = streams[0].df.sparkSession
+    specs = tuple(s.spec(key, closed=closed) for s in streams)
+    query = JoinQuery(specs, how)  # says what is wrong with the streams before `where` is looked at
+    own, condition = conditions.predicate(where, specs, how, spark)
+    query = replace(query, where=own)
     if spark.conf.get("spark.sql.caseSensitive") != "true":
         _refuse_look_alikes(query)
     if streaming:
@@ -163,7 +177,10 @@ def join(
     operator = plan(query, algorithm, **options)
     if not allow_unbounded:
         _refuse_unbounded(streams, algorithm, listens=isinstance(operator, PWJoin))
-    return Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation)
+    joined = Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation, condition)
+    if condition is not None:
+        conditions.check(condition, joined._columns, spark)
+    return joined
 
 
 def _refuse_look_alikes(query: JoinQuery) -> None:
@@ -191,5 +208,5 @@ def _refuse_unbounded(streams: tuple[Stream, ...], algorithm: str, *, listens: b
             )
 
 
-def _signed(signs: Sequence[tuple[int, Sign]]) -> tuple[Signed, ...]:
-    return tuple(Signed(n, s.kind, s.low_closed, s.high_closed) for n, s in signs)
+def _signed(signs: Sequence[tuple[int, Sign]], unbounded: bool = False) -> tuple[Signed, ...]:
+    return tuple(Signed(n, s.kind, s.low_closed, s.high_closed, s.needs(unbounded)) for n, s in signs)

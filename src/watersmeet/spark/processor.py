@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import shutil
 import time
 from collections.abc import Iterator
@@ -28,7 +26,8 @@ from watersmeet.joins import Join
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.running import RunningJoin
 from watersmeet.model.batches import Batch
-from watersmeet.model.queries import JoinQuery
+from watersmeet.model.plain import plain_rows
+from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.state import cache as caches
@@ -116,7 +115,7 @@ class ShardProcessor(StatefulProcessor):
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with _Working(self.join, header, store) as working:
+        with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -125,6 +124,7 @@ class ShardProcessor(StatefulProcessor):
             timings.lap("join_us")
             if self.on_violation == "error":
                 _refuse_violations(working.join)
+                _refuse_rejected(self.query, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -133,7 +133,11 @@ class ShardProcessor(StatefulProcessor):
             for kind, parts in ((LATE, working.join.late), (VIOLATION, working.join.violations)):
                 for spec, rows_out in zip(self.query.streams, parts, strict=False):
                     if rows_out.num_rows:
-                        yield self.sheet.notes(kind, [_note(shard, spec.name, r) for r in _rows_as_json(rows_out)])
+                        yield self.sheet.notes(kind, [_note(shard, spec.name, r) for r in plain_rows(rows_out)])
+            for spec, batch in zip(self.query.streams, batches, strict=False):
+                if batch.rejected is not None:
+                    told = [f'{{"punctuation":{row}}}' for row in plain_rows(_timed(batch.rejected, spec))]
+                    yield self.sheet.notes(VIOLATION, [_note(shard, spec.name, row) for row in told])
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
@@ -171,7 +175,8 @@ class ShardProcessor(StatefulProcessor):
 class _Working:
     """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Join, header: log.Header, store: SparkStore) -> None:
+    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: packing.Home) -> None:
+        self.home = home
         self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
@@ -197,6 +202,7 @@ class _Working:
     def _open(self, join: Join, store: SparkStore) -> None:
         self.store = store
         self.join = join.start(MappedArrays(self.folder))
+        self.join.owns(self.home)
 
     def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""
@@ -282,7 +288,7 @@ def _note(shard: int, stream: str | None, row: str) -> str:
 def _refuse_violations(join: RunningJoin[Any]) -> None:
     for i, (spec, rows) in enumerate(zip(join.query.streams, join.violations, strict=False)):
         if rows.num_rows:
-            row, when = json.loads(_rows_as_json(rows.slice(0, 1))[0]), join.promised_at(i)
+            row, when = json.loads(plain_rows(rows.slice(0, 1))[0]), join.promised_at(i)
             said = "" if when is None else f" (at {datetime.fromtimestamp(0, UTC) + timedelta(microseconds=when)})"
             raise ViolationError(
                 f"stream `{spec.name}` brought a tuple with {', '.join(f'{k} = {row[k]}' for k in spec.key)} at "
@@ -291,27 +297,17 @@ def _refuse_violations(join: RunningJoin[Any]) -> None:
             )
 
 
-def _rows_as_json(rows: pa.RecordBatch) -> list[str]:
-    """Each row as a JSON object; times in ISO form, binary in base64, whatever JSON lacks as a string."""
-    columns, names = [_told(c) for c in rows.columns], rows.schema.names
-    return [json.dumps(dict(zip(names, values, strict=True)), default=_plain) for values in zip(*columns, strict=True)]
+def _refuse_rejected(query: JoinQuery, batches: list[Batch]) -> None:
+    for spec, batch in zip(query.streams, batches, strict=False):
+        if batch.rejected is not None:
+            raise ViolationError(
+                f"stream `{spec.name}` brought a punctuation without an end of the range that it closes: "
+                f"{plain_rows(_timed(batch.rejected, spec))[0]}.",
+                hint="leave `low` or `high` out of wm.when to leave that end unbounded, or mend the source.",
+            )
 
 
-def _told(column: pa.Array) -> list[Any]:
-    if pt.is_timestamp(column.type) or pt.is_date(column.type) or pt.is_time(column.type):
-        return list(column.cast(pa.string()).to_pylist())
-    values = column.to_pylist()
-    return [_finite(v) for v in values] if pt.is_floating(column.type) or pt.is_nested(column.type) else values
-
-
-def _finite(value: Any) -> Any:
-    """NaN and the infinities, which JSON has no numbers for, as Spark spells them."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else json.dumps(value)
-    if isinstance(value, dict):
-        return {name: _finite(v) for name, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-def _plain(value: Any) -> Any:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+def _timed(rejected: pa.RecordBatch, spec: StreamSpec) -> pa.RecordBatch:
+    """Punctuations that were rejected, their times of the stream's own type."""
+    time = rejected.column("time").cast(spec.schema.field(spec.time).type)
+    return rejected.set_column(2, spec.time, time)

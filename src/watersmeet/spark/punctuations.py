@@ -37,6 +37,13 @@ class Sign:
     high_closed: bool = True
     df: DataFrame | None = None
 
+    def needs(self, unbounded: bool) -> tuple[bool, bool]:
+        """Which ends of a range were asked for: NULL there is no end, unless NULL stands for `unbounded`."""
+        if self.kind != "range" or unbounded:
+            return False, False
+        low, high = (column is not None for column in self.columns)
+        return low, high
+
 
 Punctuation = Known | Sign
 
@@ -69,9 +76,11 @@ def when(
     """Rows where `condition` holds are punctuations: no more tuples with the value in column `on`.
 
     Or with any of the values in the array `values`, or with a value from `low` to `high` (columns or expressions;
-    leaving one out leaves that end unbounded; `closed` is "both", "left", "right" or "neither"). The row's time is
-    that of the punctuation. They stand among the stream's own rows, or in a DataFrame `df` of their own that has the
-    same time column.
+    leaving one out leaves that end unbounded; `closed` is "both", "left", "right" or "neither"). A range whose `low` or
+    `high` is given and NULL in the data closes nothing: it is counted and handed out as a violation (or stops the
+    query, as `on_violation` says), for as an unbounded end it might close half of all values. The row's time is that
+    of the punctuation. They stand among the stream's own rows, or in a DataFrame `df` of their own that has the same
+    time column.
     """
     ranged = low is not None or high is not None
     if (on is not None) + (values is not None) + ranged != 1:

@@ -42,6 +42,8 @@ class Stream:
     known: tuple[Known, ...] = ()
     hidden: tuple[str, ...] = ()  # columns that are not the tuples'
     upstream: Upstream | None = None
+    order_by: str | None = None
+    idle_after: int | None = None
 
     def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
         """What the engine needs to know of this stream when it is joined on `key`."""
@@ -49,7 +51,15 @@ class Stream:
         schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.columns])
         about = promises(self.known, key, self.name)
         tellers = 0 if self.upstream is None else len(self.upstream.ids)
-        return StreamSpec(self.name, schema, self.time, key, window, self.delay, about, tellers)
+        spec = StreamSpec(self.name, schema, self.time, key, window, self.delay, about, tellers)
+        if any(s.kind == "range" for s in self.signs) and self.upstream is None and not spec.has_ordered_key:
+            kinds = ", ".join(str(schema.field(k).type) for k in key)
+            raise ColumnError(
+                f"`punctuation` of stream `{self.name}` closes ranges of {', '.join(key)} ({kinds}); a range is one of "
+                "values of one column, of a type with an order.",
+                hint='close single values, wm.when("…", on=…), or join on one column of numbers, texts or times.',
+            )
+        return replace(spec, order_by=self.order_by, idle_after=self.idle_after)
 
     @property
     def columns(self) -> list[StructField]:
@@ -75,6 +85,8 @@ def stream(
     time: str,
     window: str | None = None,
     delay: str = "0 seconds",
+    idle_after: str | None = None,
+    order_by: str | None = None,
     punctuation: Punctuation | Sequence[Punctuation] | None = None,
     name: str | None = None,
 ) -> Stream:
@@ -82,6 +94,17 @@ def stream(
 
     A tuple is in the `window` at an instant if it is at most that much older. Tuples may come up to `delay` behind
     the newest one seen; those that come later still are not joined, but counted and handed to the late output.
+
+    With `idle_after` a stream that falls silent stops holding the others back. Time is event time here, too, so that a
+    batch that is run again comes to the same: while nothing comes (no row, punctuation or heartbeat), and the progress
+    of the furthest other stream that has not ended has grown by more than `idle_after` since the last batch in which
+    something came (since its own first progress, if nothing ever did), the stream's progress is taken to be that one's
+    less `idle_after`. Progress never goes back: what comes later and is older is late, as ever. Batches in which a
+    stream was idle are counted (`idle`).
+
+    `order_by` is a column that breaks ties of event time, ascending, NULLs first, before the bytes of the row do: of
+    equal values of a `wm.unique` column the first stays.
+
     `punctuation` says where the stream's promises come from ("no more bids for auction 180"): `wm.unique`,
     `wm.clustered`, `wm.ordered`, `wm.when`, `wm.heartbeat`, `wm.end`, or several of these in a list. They only ever
     shorten what the window would keep. `name` stands in messages, plans and the late output (default: stream1, …).
@@ -105,6 +128,9 @@ def stream(
             f'`delay` of stream `{name}` is "{delay}"; a tuple cannot come before it happened.',
             hint='use "0 seconds" for a stream that is in order.',
         )
+    patience = None if idle_after is None else durations.parse(idle_after, "idle_after")
+    if order_by is not None:
+        _require_column(df, order_by, "order_by", name)
     sources = () if punctuation is None else (punctuation,) if isinstance(punctuation, Known | Sign) else punctuation
     for source in sources:
         if not isinstance(source, Known | Sign):
@@ -117,7 +143,8 @@ def stream(
         if isinstance(source, Known):
             _require_column(df, source.column, "punctuation", name)
     signs = tuple(s for s in sources if isinstance(s, Sign))
-    return Stream(df, name, time, length, lag, signs, tuple(s for s in sources if isinstance(s, Known)))
+    known = tuple(s for s in sources if isinstance(s, Known))
+    return Stream(df, name, time, length, lag, signs, known, order_by=order_by, idle_after=patience)
 
 
 def _refuse_names(df: DataFrame, stream: str) -> None:

@@ -6,6 +6,7 @@ The order of a single-column key is a 64-bit word (integers, dates, times, float
 
 from __future__ import annotations
 
+import base64
 import math
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError
-from watersmeet.model.outputs import plain
+from watersmeet.model.plain import plain, plain_column
 from watersmeet.model.punctuations import Range
 from watersmeet.state.keys import Bools, Bytes, Int64s, Keys, decode, encode, is_word
 
@@ -145,10 +146,7 @@ class Order:
             return plain(float(_float_order(np.array([place], np.int64)).view(np.float64)[0]))
         none = np.zeros(1, np.int64)
         values = decode(np.array([place], np.int64), np.empty(0, np.uint8), none, none.astype(np.int32), [self.kind])[0]
-        try:
-            return plain(values[0].as_py())
-        except (OverflowError, ValueError):  # a time that Python does not know
-            return values.cast(pa.string())[0].as_py()
+        return plain_column(values)[0]
 
     def place(self, value: Any) -> Any:
         """The place of a value."""
@@ -180,6 +178,20 @@ def _search(places: Orders, place: Any, side: Any) -> int:
     return int(np.searchsorted(places, boxed, side)[0])
 
 
+def to_json(place: Any) -> Any:
+    """A place in an order, or none, as JSON."""
+    if isinstance(place, bytes):
+        return {"bytes": base64.b64encode(place).decode()}
+    return {"above": True} if place is ABOVE else None if place is None else int(place)
+
+
+def from_json(value: Any) -> Any:
+    """The inverse."""
+    if isinstance(value, dict):
+        return ABOVE if "above" in value else base64.b64decode(value["bytes"])
+    return value
+
+
 class Ranges:
     """Disjoint closed intervals of an order, each with the time of its latest punctuation; neighbours are merged."""
 
@@ -188,9 +200,15 @@ class Ranges:
         self.low: list[Any] = []
         self.high: list[Any] = []
         self.time: list[int] = []
+        self._ends: tuple[Orders, Orders] | None = None  # the same as arrays
 
     def __len__(self) -> int:
         return len(self.low)
+
+    def replace(self, low: Int64s, high: Int64s, time: Int64s) -> None:
+        """Hold these intervals of words instead; they are disjoint and in order."""
+        self.low, self.high, self.time = low.tolist(), high.tolist(), time.tolist()
+        self._ends = None
 
     def add(self, low: Any, high: Any, time: int) -> None:
         """Close an interval (ends as `Order.interval` gives them)."""
@@ -200,6 +218,7 @@ class Ranges:
         if first < last:
             low, high = min(low, self.low[first]), max(high, self.high[last - 1])
             time = max(time, *self.time[first:last])
+        self._ends = None
         self.low[first:last] = [low]
         self.high[first:last] = [high]
         self.time[first:last] = [time]
@@ -216,19 +235,30 @@ class Ranges:
 
     def keep(self, which: list[int]) -> None:
         """Forget all intervals but these."""
+        self._ends = None
         self.low, self.high, self.time = ([part[i] for i in which] for part in (self.low, self.high, self.time))
 
     def holds(self, places: Orders) -> npt.NDArray[np.bool_]:
         """Which of these places are closed."""
+        out = np.zeros(len(places), np.bool_)
         if not self.low or not len(places):
-            return np.zeros(len(places), np.bool_)
-        return self.which(places) >= 0
+            return out
+        near = np.arange(len(places))
+        if self.order.words:  # most lie beyond all of them
+            near = np.flatnonzero((places >= self.low[0]) & (places <= self.high[-1]))
+            if len(self.low) == 1:
+                out[near] = True
+                return out
+        out[near] = self.which(places[near]) >= 0
+        return out
 
     def which(self, places: Orders) -> Int64s:
         """The interval in which each place lies, -1 for none."""
-        kind = np.int64 if self.order.words else object
-        low, high = np.array(self.low, kind), np.empty(len(self.high), kind)
-        high[:] = self.high
+        if self._ends is None:
+            kind = np.int64 if self.order.words else object
+            self._ends = np.array(self.low, kind), np.empty(len(self.high), kind)
+            self._ends[1][:] = self.high
+        low, high = self._ends
         at = np.searchsorted(low, places, side="right") - 1
         ends = high[np.maximum(at, 0)]
         inside = (at >= 0) & ((places <= ends) if self.order.words else np.array(places < ends, np.bool_))

@@ -75,16 +75,15 @@ class StreamState(Generic[IndexT]):
 
     def probe(
         self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int, track: bool = False
-    ) -> Iterator[tuple[Int32s, Int32s, Int32s]]:
-        """Matches of the batch's rows as (row, segment number, row there), grouped by segment number.
+    ) -> Iterator[Int32s]:
+        """Matches of the batch's rows: row, slot, segment number, row there; grouped by segment number.
 
         With `track` the stored tuples found are noted as matched.
         """
         if not len(self):
             return
         for found in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track):
-            rows, _, numbers, places = found[:, np.argsort(found[2].astype(np.uint16), kind="stable")]  # a radix sort
-            yield rows, numbers, places
+            yield found[:, np.argsort(found[2].astype(np.uint16), kind="stable")]  # a radix sort
 
     def expire_before(self, time: int) -> int:
         """Forget tuples with ``ts < time``."""

@@ -57,6 +57,12 @@ class Unmatched:
             rows = np.flatnonzero(~arrivals.keys.valid & (arrivals.times >= progress))
             self._unkeyed.append((i, arrivals.rows.take(pa.array(rows))))
 
+    def match_stored(self, i: int, slots: Int32s) -> None:
+        """These stored tuples stand in results, which the probe could not know: a predicate had to be asked."""
+        if self.tracks(i):
+            lists = self.streams[i].lists.lists
+            lists.matched[slots] = np.maximum(lists.matched[slots], 1)
+
     def match(self, i: int, rows: Int32s) -> None:
         """These rows of the batch stand in results; the stored ones were noted by the probe."""
         if self.tracks(i):

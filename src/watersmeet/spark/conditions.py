@@ -1,0 +1,83 @@
+"""`where=` of a join: evaluated inside the operator where that can be done, by Spark behind an inner join otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from watersmeet.errors import QueryError
+from watersmeet.model.predicate_parser import parse
+from watersmeet.model.predicates import Predicate
+from watersmeet.model.queries import StreamSpec, columns_of
+from watersmeet.spark.processor import KIND, RESULT
+
+Condition = str | Column
+
+
+def predicate(
+    where: Condition | None, streams: Sequence[StreamSpec], how: str, spark: SparkSession
+) -> tuple[Predicate | None, Column | None]:
+    """What the operator evaluates by itself, and what Spark filters the results by: one of them, or neither.
+
+    Only of an inner join may Spark filter the results: of the others a pair must be known not to count before a row
+    is called unmatched.
+    """
+    if where is None:
+        return None, None
+    if not isinstance(where, str | Column):
+        raise QueryError(
+            f"`where` is a {type(where).__name__}; it is a condition over the columns of both streams.",
+            hint='e.g. where="price > reserve".',
+        )
+    try:
+        return _own(where, streams, spark), None
+    except QueryError:
+        if how != "inner":
+            raise
+    return None, _by_spark(where, streams)
+
+
+def _own(where: Condition, streams: Sequence[StreamSpec], spark: SparkSession) -> Predicate:
+    if isinstance(where, Column):
+        raise QueryError(
+            "`where` is a Column, which only Spark evaluates, behind the join; a match must be known in it.",
+            hint='write it as SQL, e.g. where="price > reserve", or use an inner join.',
+        )
+    if spark.conf.get("spark.sql.ansi.enabled") != "true":
+        raise QueryError(
+            "`where` is evaluated as in ANSI mode, and spark.sql.ansi.enabled is false in this session; an overflow "
+            "would be an error here and something else there.",
+            hint='spark.conf.set("spark.sql.ansi.enabled", "true"), or use an inner join, whose results Spark filters.',
+        )
+    case = spark.conf.get("spark.sql.caseSensitive") == "true"
+    return parse(where, columns_of(streams), case_sensitive=case)
+
+
+def _by_spark(where: Condition, streams: Sequence[StreamSpec]) -> Column:
+    try:
+        return F.expr(where) if isinstance(where, str) else where
+    except ParseException as error:
+        raise _refusal(error, columns_of(streams).names) from error
+
+
+def check(condition: Column, columns: Sequence[StructField], spark: SparkSession) -> None:
+    """Refuse now what Spark would refuse when the query starts."""
+    try:
+        spark.createDataFrame([], StructType(list(columns))).where(condition).columns  # noqa: B018 (has it analysed)
+    except AnalysisException as error:
+        raise _refusal(error, [c.name for c in columns]) from error
+
+
+def _refusal(error: Exception, names: Sequence[str]) -> QueryError:
+    return QueryError(
+        f"`where` is no condition over the columns of the join: {error}", hint=f"it has {', '.join(names)}."
+    )
+
+
+def filtered(rows: DataFrame, condition: Column) -> DataFrame:
+    """What an operator says, but for results for which the condition is not true."""
+    return rows.where(F.when(F.col(KIND) == RESULT, condition).otherwise(True))

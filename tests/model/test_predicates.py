@@ -1,0 +1,147 @@
+"""Predicates: typed and computed as SQL does, and refused where they would not be."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from watersmeet.errors import ColumnError, QueryError
+from watersmeet.model.predicate_parser import parse
+
+NAN, INF = float("nan"), float("inf")
+COLUMNS = {
+    "i": (pa.int32(), [1, -7, None, 2**31 - 1, 3]),
+    "n": (pa.int64(), [0, 2, 5, None, -3]),
+    "f": (pa.float32(), [1.5, NAN, None, -0.0, INF]),
+    "x": (pa.float64(), [0.0, NAN, 2.5, -INF, 1e300]),
+    "d": (pa.decimal128(10, 2), [Decimal("1.10"), Decimal("-3.00"), None, Decimal("99999999.99"), Decimal(0)]),
+    "e": (pa.decimal128(4, 3), [Decimal("1.100"), None, Decimal("-1.5"), Decimal("9.999"), Decimal(0)]),
+    "s": (pa.string(), ["", "a", "ä", None, "b"]),
+    "t": (pa.string(), ["a", "a", "z", "", None]),
+    "yes": (pa.bool_(), [True, False, None, True, False]),
+    "day": (pa.date32(), [date(2024, 1, 1), None, date(1, 1, 1), date(9999, 12, 31), date(2024, 1, 2)]),
+    "due": (pa.date32(), [date(2024, 1, 2), date(2024, 1, 1), date(1, 1, 1), None, date(2024, 1, 2)]),
+    "moment": (pa.timestamp("us"), [datetime(2024, 1, 1), None, datetime(2000, 1, 1), None, datetime(1970, 1, 1)]),
+    "list": (pa.list_(pa.int64()), [[1], None, [], [2], [3]]),
+    "small column": (pa.int8(), [1, -128, None, 127, 0]),
+}
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+ROWS = pa.record_batch([pa.array(values, kind) for kind, values in COLUMNS.values()], schema=SCHEMA)
+#: Conditions that every SQL with NaN as the largest number understands alike.
+SAME = [
+    "i < n",
+    "i = 1 OR n = 2",
+    "i IS NULL OR n IS NOT NULL AND i <> n",
+    "NOT i > 0",
+    "n <> 0 AND i / n > 0.25",
+    "i % 2 = -1",
+    "x > f",
+    "x = x",
+    "f >= 1.5 AND x <= f",
+    "f = 0",
+    "d > e",
+    "d + e * 2 >= 1.1",
+    "d - 1 < n",
+    "d = 1.1 OR d > 1e7",
+    "s < t",
+    "s IN ('a', 'b', '')",
+    "s NOT IN ('a', t)",
+    "i NOT BETWEEN -7 AND 2",
+    "yes",
+    "yes = FALSE",
+    "yes AND NULL OR n = -3",
+    "day < due",
+    "day BETWEEN due AND due",
+    "moment IS NULL",
+    "-n > 1",
+    "n - -3 = 0",
+    "n * 2 + 1 = 5",
+    "(n + i) * 2 < i",
+    "n % 4 = 1 OR n % -2 = 0",
+    "i IN (1, 2.5, 3e0)",
+]
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_values_are_those_of_sql(text: str) -> None:
+    with duckdb.connect(config={"threads": 1}) as database:
+        database.register("rows", ROWS)
+        want = [row[0] for row in database.execute(f"SELECT coalesce({text}, FALSE) FROM rows").fetchall()]
+    predicate = parse(text, SCHEMA)
+    assert predicate.holds(ROWS).tolist() == want
+    assert predicate.holds(ROWS.slice(0, 0)).tolist() == []
+    assert predicate.holds(ROWS.slice(1, 3)).tolist() == want[1:4]
+
+
+def test_names_are_found_as_spark_finds_them() -> None:
+    assert parse("N = 2 AND `small column` < 0", SCHEMA).columns == ("n", "small column")
+    assert parse("N = 2 AND `small column` < 0", SCHEMA).holds(ROWS).tolist() == [False, True, False, False, False]
+    with pytest.raises(ColumnError) as caught:
+        parse("days = 2", SCHEMA)
+    assert str(caught.value) == (
+        "`where` names column `days`, which no stream of the join has.\nHint: did you mean `day`?"
+    )
+    with pytest.raises(ColumnError, match="names column `N`"):
+        parse("N = 2", SCHEMA, case_sensitive=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("upper(s) = 'A'", "a call of upper"),
+        ("s || t = 'a'", "`|| t = 'a'`"),
+        ("i <=> n", "`<=> n`"),
+        ("i --n", "`--n`"),
+        ("i <", "an end where a value should be"),
+        ("(i < n", "no ) where one should be"),
+        ("i < n < d", "`<`"),
+        ("i IS 3", "no NULL where one should be"),
+        ("i NOT 3", "NOT where no BETWEEN or IN follows"),
+        ("i = AND", "`AND`"),
+        ("s = 'it''s'", "`'it''s'`"),
+        ("i = 3L", "`3L`"),
+    ],
+)
+def test_more_than_comparisons_and_arithmetic_is_refused(text: str, what: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text, SCHEMA)
+    said = str(caught.value)
+    assert said.startswith(f"`where` ({text}) has {what}; a join evaluates comparisons (= <> < <= > >=")
+    assert said.endswith("after an inner join any condition goes.")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("s + 1 = 2", r"`\+` of string and int32; numbers alone are added"),
+        ("d / 2 > 1", "`/` of decimals; Arrow rounds them otherwise"),
+        ("d % e > 1", "`%` of decimals"),
+        ("d * d * d * d > 1", r"`\*` of decimal128\(32, 6\) and decimal128\(10, 2\); a decimal has 38 digits"),
+        ("i", "a value of type int32 as a condition"),
+        ("i AND yes", "a value of type int32 as a condition"),
+        ("-s = ''", "`-` of string; only a number has a negative"),
+        ("s = 1", "a comparison of string with int32"),
+        ("moment = day", "a comparison of timestamp"),
+        ("list = list", "a comparison of list"),
+        ("n = 0.00000000000000000000000000000000000001", "a comparison of int64 with decimal128"),
+        ("n = 1234567890123456789012345678901234567890.5", "the number 1234567890123456789012345678901234567890.5"),
+    ],
+)
+def test_types_that_do_not_fit_are_refused(text: str, what: str) -> None:
+    with pytest.raises(QueryError, match=f"`where` has {what}"):
+        parse(text, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["i + 1 > 0", "- `small column` > 0", "i / n > 0", "i % n > 0", "x / n > 1"])
+def test_what_has_no_value_is_an_error(text: str) -> None:
+    with pytest.raises(QueryError, match=r"^`where` \(.*\) has no value for a pair of rows: .*\nHint: rule such"):
+        parse(text, SCHEMA).holds(ROWS)
+
+
+def test_the_right_side_is_asked_only_where_the_left_one_leaves_it_open() -> None:
+    assert parse("n = 0 OR i / n > 0", SCHEMA).holds(ROWS).tolist() == [True, False, False, False, False]
+    assert parse("n <> 0 AND x / n > 1", SCHEMA).holds(ROWS).tolist() == [False, True, False, False, False]
