@@ -126,7 +126,7 @@ class Scenario:
 
 @cache
 def key_names(kind: str, i: int) -> tuple[str, ...]:
-    return tuple(f"{'kj'[i]}{c}" for c in range(len(KEYS[kind])))
+    return tuple(f"{'kjlmnopq'[i]}{c}" for c in range(len(KEYS[kind])))
 
 
 def key_types(kind: str) -> list[pa.DataType]:
@@ -288,7 +288,7 @@ def expected(scenario: Scenario) -> list[list[Row]]:
     arrival = [{t.row: n for n, batch in enumerate(side) for t in batch} for side in admitted]
     streams = [[t for batch in side for t in batch] for side in admitted]
     out: list[list[Row]] = [[] for _ in range(len(scenario))]
-    for a, b in window_join(streams, [side.window.reach for side in scenario.sides]):
+    for a, b in window_join(streams, [side.window for side in scenario.sides]):
         when = max(arrival[0][a.row], arrival[1][b.row])
         m = scenario.payloads
         out[when].append((*map(canonical, a.key), a.ts, a.row % m, b.ts, b.row % m))

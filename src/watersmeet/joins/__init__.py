@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from watersmeet.errors import QueryError
+from watersmeet.joins.general_lazy import GeneralLazyJoin
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.nested_loop import NestedLoopJoin
 from watersmeet.joins.pjoin import PJoin
@@ -32,6 +33,7 @@ JOINS: dict[str, type[Any]] = {
     "windowed_hash": WindowedHashJoin,
     "pjoin": PJoin,
     "pwjoin": PWJoin,
+    "general_lazy": GeneralLazyJoin,
 }
 
 

@@ -1,14 +1,15 @@
-"""The oracle of punctuations: the rules for two streams (spec section 3), with nothing clever in them.
+"""The oracle of punctuations: the rules (spec section 3), with nothing clever in them.
 
 All that was ever said and shown is kept, and after each batch everything is worked out anew from it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.joins.reference import Tuple, may_still_match, same_key, window_join
+from watersmeet.joins.reference import Tuple, last_instant, same_key, window_join
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.punctuations import (
     Clustered,
@@ -23,6 +24,7 @@ from watersmeet.model.punctuations import (
     ValueList,
 )
 from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import RowsWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,13 @@ class Closing:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the rules make of one batch, the first of each pair about the first stream."""
+    """What the rules make of one batch, stream by stream."""
 
-    late: tuple[list[Tuple], list[Tuple]]
-    violations: tuple[list[Tuple], list[Tuple]]
+    late: tuple[list[Tuple], ...]
+    violations: tuple[list[Tuple], ...]
     pairs: list[tuple[Tuple, ...]]  # combinations that became possible
-    alone: tuple[list[Tuple], list[Tuple]]  # unmatched rows that are results; of a semi join the matched ones
-    stored: tuple[list[Tuple], list[Tuple]]
+    alone: tuple[list[Tuple], ...]  # unmatched rows that are results; of a semi join the matched ones
+    stored: tuple[list[Tuple], ...]
 
 
 def place(value: Any) -> tuple[bool, Any]:
@@ -83,12 +85,14 @@ class StreamRules:
     progress: int = BEFORE_ALL
     closings: list[Closing] = field(default_factory=list)
     good: list[Tuple] = field(default_factory=list)  # neither late nor violating, with a key
+    shown: list[Tuple] = field(default_factory=list)  # ... or without one: what is counted
     newest: int = BEFORE_ALL
     newest_keys: list[tuple[Any, ...]] = field(default_factory=list)
     largest: Any = None
 
-    def closed(self, key: tuple[Any, ...]) -> bool:
-        return any(c.since is not None and covers(c.pattern, key) for c in self.closings)
+    def closed(self, key: tuple[Any, ...], horizon: int = AFTER_ALL) -> bool:
+        """Whether an effective promise covers the key, all tuples before which have come before the horizon."""
+        return any(c.since is not None and c.time < horizon and covers(c.pattern, key) for c in self.closings)
 
     def hear(self, news: News, batch: int) -> tuple[list[Tuple], list[Tuple], list[Tuple]]:
         """Take in a batch; gives its late tuples, its violations, and those without a key."""
@@ -104,6 +108,7 @@ class StreamRules:
         if any(isinstance(p, Clustered) for p in self.spec.promises):
             self._end_clusters(news, honest)
         self.good += honest
+        self.shown += [*honest, *unkeyed]
         return late, [t for t in keyed if t not in honest], unkeyed
 
     def _breaks(self, t: Tuple) -> bool:
@@ -149,72 +154,122 @@ class StreamRules:
                     continue  # nothing is that small
                 self.closings.append(Closing(Range(None, end, high_closed=False), time))
 
-    def advance(self, news: News, batch: int) -> None:
-        """Make progress, and let promises take effect."""
-        delay = self.spec.delay
+    def advance(self, news: News) -> None:
+        """Make progress."""
         shown = [t.ts for t in news.tuples if t.ts is not None]
         shown += [p.time for p in news.said if isinstance(p.pattern, Value | ValueList | Range)]
         beats = [p.pattern.until for p in news.said if isinstance(p.pattern, Heartbeat)]
-        self.progress = max([self.progress, *(time - delay for time in shown), *beats])
+        self.progress = max([self.progress, *(time - self.spec.delay for time in shown), *beats])
         if news.ended or any(isinstance(p.pattern, End) for p in news.said):
             self.progress = AFTER_ALL
+
+    def take_effect(self, batch: int, horizon: int) -> None:
+        """Let promises take effect that progress and horizon have reached."""
         for c in self.closings:
-            reached = self.progress >= c.time if delay == 0 else self.progress > c.time
-            if c.since is None and reached:
+            reached = self.progress >= c.time if self.spec.delay == 0 else self.progress > c.time
+            if c.since is None and reached and c.time < horizon:
                 c.since = batch
 
 
 class Rules:
-    """Two streams under the rules, fed batch by batch."""
+    """Streams under the rules, fed batch by batch; results come out `every` so often (0: with every batch)."""
 
-    def __init__(self, query: JoinQuery) -> None:
+    def __init__(self, query: JoinQuery, every: int = 0) -> None:
         self.query = query
+        self.every = every
         self.streams = [StreamRules(spec) for spec in query.streams]
+        self.horizon = BEFORE_ALL
         self.batch = -1
-        self._paired: list[tuple[Tuple, ...]] = []
-        self._stored: tuple[list[Tuple], list[Tuple]] = ([], [])
-        self._gone: tuple[list[Tuple], list[Tuple]] = ([], [])
+        self._found: list[tuple[Tuple, ...]] = []
+        self._alive: list[list[Tuple]] = [[] for _ in self.streams]
+        self._stored: tuple[list[Tuple], ...] = ()
+        self._gone: tuple[list[Tuple], ...] = tuple([] for _ in self.streams)
 
-    def step(self, news: tuple[News, News]) -> Outcome:
+    def step(self, news: Sequence[News]) -> Outcome:
         self.batch += 1
         heard = [s.hear(n, self.batch) for s, n in zip(self.streams, news, strict=True)]
         for stream, n in zip(self.streams, news, strict=True):
-            stream.advance(n, self.batch)
-        pairs = window_join([s.good for s in self.streams], [s.spec.window.reach for s in self.streams])
-        new = [p for p in pairs if p not in self._paired]
-        self._paired = pairs
-        self._stored = stored = (self.stored(0), self.stored(1))
-        alone: tuple[list[Tuple], list[Tuple]] = ([], [])
-        for i in (0, 1):
+            stream.advance(n)
+        self.horizon = self._horizon()
+        for stream in self.streams:
+            stream.take_effect(self.batch, self.horizon)
+        found = window_join(self.released(), [s.spec.window for s in self.streams])
+        known = {tuple(map(id, combination)) for combination in self._found}
+        new = [c for c in found if tuple(map(id, c)) not in known]
+        self._found = found
+        self._alive = [self._inside(i) for i in range(len(self.streams))]
+        self._stored = stored = tuple(self.stored(i) for i in range(len(self.streams)))
+        alone: tuple[list[Tuple], ...] = tuple([] for _ in self.streams)
+        for i in self.query.preserved:
             leaving = [t for t in self.streams[i].good if t not in stored[i] and t not in self._gone[i]]
             self._gone[i].extend(leaving)
-            if i in self.query.preserved:
-                alone[i].extend(t for t in leaving if self._matched(i, t) == (self.query.how == "semi"))
+            alone[i].extend(t for t in leaving if self._matched(i, t) == (self.query.how == "semi"))
             if self.query.pads(i):
                 alone[i].extend(heard[i][2])
-        found = new if self.query.pairs else []
-        return Outcome((heard[0][0], heard[1][0]), (heard[0][1], heard[1][1]), found, alone, stored)
+        late, violations = (tuple(h[part] for h in heard) for part in (0, 1))
+        return Outcome(late, violations, new if self.query.pairs else [], alone, stored)
+
+    def _horizon(self) -> int:
+        """Combinations come out once the newest tuple stands before this.
+
+        Rows can be counted as far as their stream's progress; a lazy join goes from one multiple of its interval to
+        the next.
+        """
+        known = min([AFTER_ALL, *(s.progress for s in self.streams if isinstance(s.spec.window, RowsWindow))])
+        if self.every:
+            least = min(known, *(s.progress for s in self.streams))
+            known = least if least in (BEFORE_ALL, AFTER_ALL) else least - least % self.every
+        return max(known, self.horizon)
+
+    def released(self) -> list[list[Tuple]]:
+        """Of every stream the tuples that take part by now, those without a key included."""
+        return [[t for t in s.shown if t.time < self.horizon] for s in self.streams]
+
+    def pending(self, i: int) -> list[Tuple]:
+        """The others: they wait. Without a key only those that count."""
+        window = self.streams[i].spec.window
+        some = self.streams[i].good
+        if isinstance(window, RowsWindow) and not window.per_key:
+            some = self.streams[i].shown
+        return [t for t in some if t.time >= self.horizon]
 
     def stored(self, i: int) -> list[Tuple]:
-        """Exactly the tuples that something yet to come may match; a semi join is through with a matched row."""
-        own, other = self.streams[i], self.streams[1 - i]
+        """The tuples that something yet to come may match (for two streams exactly those).
+
+        A semi join is through with a matched row.
+        """
         through = self.query.how == "semi" and i == 0
+        others = [s for j, s in enumerate(self.streams) if j != i]
         return [
             t
-            for t in own.good
-            if may_still_match(t, own.spec.window.reach, [other.progress])
-            and not other.closed(t.key)
+            for t in self._alive[i]
+            if not all(s.closed(t.key, self.horizon) for s in others)
+            and not (len(others) > 1 and self._dead(t.key))
             and not (through and self._matched(i, t))
         ]
+
+    def _inside(self, i: int) -> list[Tuple]:
+        """Tuples that windows alone would keep: one of another stream that is yet to come may be near enough."""
+        stream, known = self.streams[i], self.released()[i]
+        yet = min(min(s.progress, self.horizon) for j, s in enumerate(self.streams) if j != i)
+        return [t for t in known if None not in t.key and last_instant(t, known, stream.spec.window) >= yet]
+
+    def _dead(self, key: tuple[Any, ...]) -> bool:
+        """Whether some stream has closed the key and has no tuple of it left, while no unmatched row is a result."""
+        held = self._stored if len(self.streams) == 2 else self._alive
+        return any(
+            s.closed(key, self.horizon)
+            and not any(self.query.pads(j) for j in range(len(self.streams)) if j != i)
+            and not any(same_key(t.key, key) for t in held[i])
+            for i, s in enumerate(self.streams)
+        )
 
     def finished(self, key: tuple[Any, ...]) -> bool:
         """Whether no result with this key can come any more, and the streams have said so.
 
-        Both have closed it; or one has and holds no tuple of it, unless unmatched rows of the other are results.
+        All have closed it; or one has and holds no tuple of it, unless unmatched rows of the other are results.
         """
-        closed = [s.closed(key) for s in self.streams]
-        held = [any(same_key(t.key, key) for t in self._stored[i]) for i in (0, 1)]
-        return all(closed) or any(closed[i] and not held[i] and not self.query.pads(1 - i) for i in (0, 1))
+        return all(s.closed(key, self.horizon) for s in self.streams) or self._dead(key)
 
     def _matched(self, i: int, t: Tuple) -> bool:
-        return any(pair[i] is t for pair in self._paired)
+        return any(combination[i] is t for combination in self._found)

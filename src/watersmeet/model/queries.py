@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model.punctuations import Promise
-from watersmeet.model.windows import TimeWindow, Window
+from watersmeet.model.windows import RowsWindow, TimeWindow, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class StreamSpec:
     delay: int = 0
     promises: tuple[Promise, ...] = ()
     tellers: int = 0  # shards of the join whose output this is: progress is then told by them, not seen
+    order_by: str | None = None  # the column that breaks ties of times where rows are counted
 
     def __post_init__(self) -> None:
         for column in (self.time, *self.key):
@@ -46,6 +47,18 @@ class StreamSpec:
             raise WindowError(
                 f"`delay` of stream `{self.name}` is {self.delay} µs; a tuple cannot come before it happened.",
                 hint='use "0 seconds" for a stream that is in order.',
+            )
+
+        if self.order_by is not None and self.order_by not in self.schema.names:
+            raise ColumnError(
+                f"stream `{self.name}` has no column `{self.order_by}` to be ordered by.",
+                hint=f"it has {', '.join(self.schema.names)}.",
+            )
+        if self.order_by is not None and pt.is_nested(self.schema.field(self.order_by).type):
+            raise ColumnError(
+                f"`order_by` of stream `{self.name}` is column `{self.order_by}` of type "
+                f"{self.schema.field(self.order_by).type}; only single values have an order.",
+                hint="take a number, a text or a time.",
             )
 
     @property
@@ -77,6 +90,12 @@ class JoinQuery:
             raise QueryError(f"a join needs at least two streams; {len(self.streams)} given.")
         if self.how not in HOW:
             raise QueryError(f'`how` is "{self.how}"; a join is one of {", ".join(HOW)}.')
+        if len(self.streams) > 2 and self.how != "inner":
+            raise QueryError(
+                f'`how` is "{self.how}" and there are {len(self.streams)} streams; which rows are unmatched is '
+                "defined for two.",
+                hint='take how="inner", or join two of them first and the result with the next (`as_stream`).',
+            )
         first = self.streams[0]
         for other in self.streams[1:]:
             if len(other.key) != len(first.key):
@@ -137,6 +156,10 @@ class JoinQuery:
                     "window": s.window.length if isinstance(s.window, TimeWindow) else None,
                     "closed": s.window.closed if isinstance(s.window, TimeWindow) else None,
                     "delay": s.delay,
+                    **(
+                        {"rows": s.window.rows, "per key": s.window.per_key} if isinstance(s.window, RowsWindow) else {}
+                    ),
+                    **({"order_by": s.order_by} if s.order_by is not None else {}),
                     **({"tellers": s.tellers} if s.tellers else {}),
                     **({"promises": [repr(p) for p in s.promises]} if s.promises else {}),
                 }

@@ -1,0 +1,155 @@
+"""Joins of several streams against the rules: results, state and announcements after every batch."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.joins.scripts import Comparison, Script, scripts
+from tests.joins.test_durable import LIMITS
+from tests.joins.test_pwjoin import small
+from watersmeet.joins import Join, multiway, plan
+from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.model.queries import JoinQuery
+from watersmeet.state import cache, keys, log
+from watersmeet.state.arrays import MappedArrays
+
+ALGORITHMS: dict[str, dict[str, Any]] = {"general_lazy": {}}
+STREAMS = [2, 3, 4, 5]
+
+few = settings(max_examples=max(10, settings().max_examples // 4))
+inner = st.just("inner")
+
+
+def operator(name: str, query: JoinQuery, **more: Any) -> Join:
+    return plan(query, name, **ALGORITHMS[name], **more)
+
+
+def of(streams: int, **more: Any) -> st.SearchStrategy[Script]:
+    """Few tuples where there are many streams: the reference looks at every combination."""
+    rows, batches = {2: (5, 5), 3: (4, 5), 4: (3, 4)}.get(streams, (2, 4))
+    return scripts(how=inner, streams=streams, **{"rows": rows, "batches": batches} | more)
+
+
+def follow(script: Script, join: RunningMultiway) -> None:
+    comparison = Comparison(script)
+    for n in range(len(script.batches)):
+        comparison.step(join, n)
+
+
+@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+@given(data=st.data())
+def test_every_batch_is_what_the_rules_make_of_it(name: str, streams: int, data: st.DataObject) -> None:
+    script = data.draw(of(streams))
+    follow(script, operator(name, script.query()).start())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@few
+@given(data=st.data())
+def test_an_order_may_change_between_any_two_batches(name: str, data: st.DataObject) -> None:
+    script = data.draw(st.integers(2, 4).flatmap(of))
+    n = len(script.windows)
+    orders = st.sampled_from(list(permutations(range(n))))
+    each = st.tuples(*(st.permutations([j for j in range(n) if j != i]).map(tuple) for i in range(n)))
+    comparison, join = Comparison(script), operator(name, script.query()).start()
+    for at in range(len(script.batches)):
+        join.order = data.draw(orders | each, label="order")
+        comparison.step(join, at)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@few
+@given(data=st.data(), chunk=st.integers(1, 3))
+def test_results_may_come_in_small_pieces(name: str, chunk: int, data: st.DataObject) -> None:
+    script = data.draw(st.integers(2, 4).flatmap(of))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiway, "CHUNK", chunk)
+        follow(script, operator(name, script.query()).start())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@few
+@given(data=st.data())
+def test_keys_that_collide_are_still_told_apart(name: str, data: st.DataObject) -> None:
+    kinds = st.sampled_from(["string", "decimal38", "two columns", "struct", "list", "binary"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "HASH_MASK", 0)
+        script = data.draw(of(3, kind=kinds))
+        follow(script, operator(name, script.query()).start())
+
+
+# ---------------------------------------------------------------- lives of a state
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+@few
+@given(data=st.data())
+def test_a_restart_between_batches_changes_nothing(name: str, limit: str, data: st.DataObject) -> None:
+    with small(limit):
+        script = data.draw(st.integers(2, 4).flatmap(lambda n: of(n, batches=7, rows=3)))
+        query = script.query()
+        comparison, join = Comparison(script), operator(name, query).start()
+        store, header = log.MemoryStore(), log.begin(query)
+        for n in range(len(script.batches)):
+            comparison.step(join, n)
+            log.commit(join, header, store)
+            assert store.header is not None
+            header = log.Header.unpack(store.header)
+            assert set(store.segments) == {entry.id for entry in header.segments}
+            if data.draw(st.booleans(), label="restart"):
+                join = operator(name, query).start()
+                log.rebuild(join, header, store)
+                for i in range(len(query.streams)):
+                    comparison.check_state(join, i)
+
+
+@pytest.mark.parametrize("limit", ["as it is", "all of it"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+@few
+@given(data=st.data())
+def test_a_copy_that_is_behind_catches_up(name: str, limit: str, data: st.DataObject) -> None:
+    with small(limit):
+        script = data.draw(st.integers(2, 4).flatmap(lambda n: of(n, batches=7, rows=3)))
+        query = script.query()
+        comparison, join = Comparison(script), operator(name, query).start()
+        store, header = log.MemoryStore(), log.begin(query)
+        copy, token = operator(name, query).start(), ""
+        for n in range(len(script.batches)):
+            comparison.step(join, n)
+            header = log.commit(join, header, store)
+            if not token:
+                log.rebuild(copy, header, store)
+                token = header.token
+            elif data.draw(st.booleans(), label="catch up") and log.catch_up(copy, token, header, store):
+                for i in range(len(query.streams)):
+                    comparison.check_state(copy, i)
+                join, copy, token = copy, operator(name, query).start(), ""  # and goes on from here
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@few
+@given(data=st.data())
+def test_a_working_state_is_picked_up_by_the_next_process(name: str, data: st.DataObject) -> None:
+    script = data.draw(of(3, batches=6, rows=3))
+    query = script.query()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        store, header = cache.KeepingStore(log.MemoryStore(), folder), log.begin(query)
+        comparison, join = Comparison(script), operator(name, query).start(MappedArrays(folder))
+        for n in range(len(script.batches)):
+            comparison.step(join, n)
+            header = log.commit(join, header, store)
+            cache.save(join, folder)
+            join = operator(name, query).start(MappedArrays(folder))
+            assert cache.load(join, folder)
+            for i in range(len(query.streams)):
+                comparison.check_state(join, i)
