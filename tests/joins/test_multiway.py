@@ -14,21 +14,42 @@ from hypothesis import strategies as st
 from tests.joins.scripts import Comparison, Script, scripts
 from tests.joins.test_durable import LIMITS
 from tests.joins.test_pwjoin import small
+from tests.oracle import windows
 from watersmeet.joins import Join, multiway, plan
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow, Window
 from watersmeet.state import cache, keys, log
 from watersmeet.state.arrays import MappedArrays
 
-ALGORITHMS: dict[str, dict[str, Any]] = {"general_lazy": {}}
+ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "general_lazy": ("general_lazy", {}),
+    "general_lazy-scan": ("general_lazy", {"index": "scan"}),
+    "naive_multiway": ("naive_multiway", {}),
+    "naive_multiway-scan": ("naive_multiway", {"index": "scan"}),
+    "eager": ("eager", {}),
+    "eager-scan": ("eager", {"index": "scan"}),
+    "lazy": ("lazy", {}),
+    "lazy-scan": ("lazy", {"index": "scan"}),
+    "hybrid": ("hybrid", {"index": ("b",)}),
+    "hybrid-two": ("hybrid", {"index": ("a", "b")}),
+}
+#: How long results are put off: not at all, or until progress has come to the next multiple.
+EVERY = [None, 1, 4, 10]
 STREAMS = [2, 3, 4, 5]
 
 few = settings(max_examples=max(10, settings().max_examples // 4))
 inner = st.just("inner")
 
 
-def operator(name: str, query: JoinQuery, **more: Any) -> Join:
-    return plan(query, name, **ALGORITHMS[name], **more)
+def operator(name: str, query: JoinQuery, every: int | None = None) -> Join:
+    algorithm, options = ALGORITHMS[name]
+    return plan(query, algorithm, **options, **({"every": every} if every is not None else {}))
+
+
+def intervals(name: str) -> st.SearchStrategy[int | None]:
+    """How long the operator may put results off."""
+    return st.sampled_from(EVERY if ALGORITHMS[name][0] in ("lazy", "general_lazy", "hybrid") else [None])
 
 
 def of(streams: int, **more: Any) -> st.SearchStrategy[Script]:
@@ -37,8 +58,14 @@ def of(streams: int, **more: Any) -> st.SearchStrategy[Script]:
     return scripts(how=inner, streams=streams, **{"rows": rows, "batches": batches} | more)
 
 
+def all_windows() -> st.SearchStrategy[Window]:
+    """By time, by rows, by rows of a key, and none."""
+    counted = st.builds(RowsWindow, st.integers(1, 4), st.booleans())
+    return st.one_of(windows(), counted, counted)
+
+
 def follow(script: Script, join: RunningMultiway) -> None:
-    comparison = Comparison(script)
+    comparison = Comparison(script, join.every)
     for n in range(len(script.batches)):
         comparison.step(join, n)
 
@@ -49,6 +76,15 @@ def follow(script: Script, join: RunningMultiway) -> None:
 def test_every_batch_is_what_the_rules_make_of_it(name: str, streams: int, data: st.DataObject) -> None:
     script = data.draw(of(streams))
     follow(script, operator(name, script.query()).start())
+
+
+@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+@given(data=st.data())
+def test_windows_of_rows_and_of_time_mix(name: str, streams: int, data: st.DataObject) -> None:
+    script = data.draw(of(streams, window=all_windows()))
+    every = data.draw(intervals(name))
+    follow(script, operator(name, script.query(), every=every).start())
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -95,9 +131,10 @@ def test_keys_that_collide_are_still_told_apart(name: str, data: st.DataObject) 
 @given(data=st.data())
 def test_a_restart_between_batches_changes_nothing(name: str, limit: str, data: st.DataObject) -> None:
     with small(limit):
-        script = data.draw(st.integers(2, 4).flatmap(lambda n: of(n, batches=7, rows=3)))
+        script = data.draw(st.integers(2, 4).flatmap(lambda n: of(n, batches=7, rows=3, window=all_windows())))
         query = script.query()
-        comparison, join = Comparison(script), operator(name, query).start()
+        every = data.draw(intervals(name))
+        comparison, join = Comparison(script, every or 0), operator(name, query, every=every).start()
         store, header = log.MemoryStore(), log.begin(query)
         for n in range(len(script.batches)):
             comparison.step(join, n)
@@ -106,7 +143,7 @@ def test_a_restart_between_batches_changes_nothing(name: str, limit: str, data: 
             header = log.Header.unpack(store.header)
             assert set(store.segments) == {entry.id for entry in header.segments}
             if data.draw(st.booleans(), label="restart"):
-                join = operator(name, query).start()
+                join = operator(name, query, every=every).start()
                 log.rebuild(join, header, store)
                 for i in range(len(query.streams)):
                     comparison.check_state(join, i)
@@ -118,11 +155,12 @@ def test_a_restart_between_batches_changes_nothing(name: str, limit: str, data: 
 @given(data=st.data())
 def test_a_copy_that_is_behind_catches_up(name: str, limit: str, data: st.DataObject) -> None:
     with small(limit):
-        script = data.draw(st.integers(2, 4).flatmap(lambda n: of(n, batches=7, rows=3)))
+        script = data.draw(st.integers(2, 4).flatmap(lambda n: of(n, batches=7, rows=3, window=all_windows())))
         query = script.query()
-        comparison, join = Comparison(script), operator(name, query).start()
+        every = data.draw(intervals(name))
+        comparison, join = Comparison(script, every or 0), operator(name, query, every=every).start()
         store, header = log.MemoryStore(), log.begin(query)
-        copy, token = operator(name, query).start(), ""
+        copy, token = operator(name, query, every=every).start(), ""
         for n in range(len(script.batches)):
             comparison.step(join, n)
             header = log.commit(join, header, store)
@@ -132,14 +170,14 @@ def test_a_copy_that_is_behind_catches_up(name: str, limit: str, data: st.DataOb
             elif data.draw(st.booleans(), label="catch up") and log.catch_up(copy, token, header, store):
                 for i in range(len(query.streams)):
                     comparison.check_state(copy, i)
-                join, copy, token = copy, operator(name, query).start(), ""  # and goes on from here
+                join, copy, token = copy, operator(name, query, every=every).start(), ""  # and goes on from here
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 @few
 @given(data=st.data())
 def test_a_working_state_is_picked_up_by_the_next_process(name: str, data: st.DataObject) -> None:
-    script = data.draw(of(3, batches=6, rows=3))
+    script = data.draw(of(3, batches=6, rows=3, window=all_windows()))
     query = script.query()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

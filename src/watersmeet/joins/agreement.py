@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.closings import Effect, Promises
@@ -24,15 +23,21 @@ class Agreement:
     """The promises of each stream, and the rules of several streams over them (spec section 3).
 
     A key is *dead* when a stream has closed it and holds no tuple of it: no result can come. Whatever may have changed
-    the standing of a key hands its node to `review`, which purges and announces; no other key is looked at.
+    the standing of a key hands its node to `review`, which purges and announces; no other key is looked at. While a
+    tuple of a key waits (`waiting`, by stream, if tuples wait at all) its stream's promise about the key does, too.
     """
 
-    def __init__(self, query: JoinQuery, streams: Sequence[StreamState[ValueLists]]) -> None:
+    def __init__(
+        self,
+        query: JoinQuery,
+        streams: Sequence[StreamState[ValueLists]],
+        waiting: Sequence[StreamState[ValueLists]],
+    ) -> None:
         self.query = query
         self.streams = streams
+        self.waiting = waiting
         windowed = not any(isinstance(s.window, Unbounded) for s in query.streams)
         self.promises = [Promises(s.spec, s.lists, forgets=windowed) for s in streams]
-        self.horizon = AFTER_ALL  # promises about later instants wait: tuples from before them do, too
         self.announced: list[pa.RecordBatch] = []
         self.announced_ranges: list[tuple[Any, Any]] = []
 
@@ -58,31 +63,42 @@ class Agreement:
                 out[inside] |= p.lists.nodes_of(which[inside], keys) == kernel.NIL  # announced as part of its range
         return out
 
-    def take_effect(self, progress: Sequence[int], horizon: int) -> list[Effect]:
+    def take_effect(self, progress: Sequence[int]) -> list[Effect]:
         """Promises that hold from now on."""
-        self.horizon = horizon
-        effects = []
-        for p, own in zip(self.promises, progress, strict=True):
-            in_order = p.spec.delay == 0 and horizon < AFTER_ALL
-            effect = p.take_effect(min(own, horizon - 1 if in_order else horizon))
-            early = p.lists.lists.closing[effect.nodes] >= horizon  # of a unique stream, closed by a tuple that waits
-            p.closed_now = effect.nodes[early]
-            effect.nodes = effect.nodes[~early]
-            effects.append(effect)
-        return effects
+        return [p.take_effect(own) for p, own in zip(self.promises, progress, strict=True)]
 
     def settle(self, effects: Sequence[Effect], touched: Sequence[Int64s]) -> int:
         """Purge and announce after a batch; `touched` are nodes that got or lost tuples. Tells how many tuples went."""
-        for p, effect in zip(self.promises, effects, strict=True):
-            p.mark_inside(effect)
+        for k, effect in enumerate(effects):
+            self.promises[k].mark_inside(effect)
+            for low, high, time in effect.intervals if self.waiting else []:
+                self._mark_waiting(k, low, high, time)
         nodes = [np.concatenate([e.nodes, t]) for e, t in zip(effects, touched, strict=True)]
         for low, high, _ in (interval for e in effects for interval in e.intervals):
             nodes = [np.concatenate([n, p.index.between(low, high)]) for n, p in zip(nodes, self.promises, strict=True)]
         gone = sum(self._review(i, np.unique(some)) for i, some in enumerate(nodes) if some.size)
-        for p, effect in zip(self.promises, effects, strict=True):
+        for k, effect in enumerate(effects):
             for low, high, _ in effect.intervals:
-                self.announced_ranges += p.finished_parts(low, high)
+                inside = self.promises[k].index.between(low, high)
+                waiting = inside[self._waits(k, self.streams[k].lists, inside)]
+                self.announced_ranges += self.promises[k].finished_parts(low, high, waiting)
         return gone
+
+    def _mark_waiting(self, k: int, low: Any, high: Any, time: int) -> None:
+        """Keys of an interval just closed of which tuples wait get nodes of their own, to be finished one by one."""
+        promises, lists = self.promises[k], self.waiting[k].lists.lists
+        nodes = np.unique(lists.node[self.waiting[k].lists.living()]).astype(np.int64)
+        places = promises.order().of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
+        nodes = nodes[promises.order().inside(places, low, high)]
+        if nodes.size:
+            promises.close_inside(self.waiting[k].lists.keys_of(nodes), time)
+
+    def _waits(self, k: int, own: ValueLists, nodes: Int64s) -> Bools:
+        """For which keys of these nodes of `own` a tuple of stream k waits."""
+        if not self.waiting or not len(self.waiting[k]):
+            return np.zeros(nodes.size, np.bool_)
+        there: Bools = own.counterparts(nodes, self.waiting[k].lists) != kernel.NIL
+        return there
 
     def _review(self, i: int, nodes: Int64s) -> int:
         """Apply the rules to the keys of these nodes of stream i; idempotent."""
@@ -96,7 +112,7 @@ class Agreement:
         for k, p in enumerate(self.promises):
             lists, n = p.lists.lists, there[k]
             in_range = p.closed_nodes(own, nodes)
-            closed[k] = ((marks[k] >= kernel.CLOSED) & (lists.closing[n] < self.horizon)) | in_range
+            closed[k] = ((marks[k] >= kernel.CLOSED) | in_range) & ~self._waits(k, own, nodes)
             held[k] = (n != kernel.NIL) & (lists.oldest[n] != kernel.NIL)
             said[k] = (marks[k] == kernel.ANNOUNCED) | (in_range & (n == kernel.NIL))
         finished = closed.all(axis=0) | (closed & ~held).any(axis=0)
@@ -117,21 +133,8 @@ class Agreement:
         for stream in self.streams:
             stream.shed |= any(forgotten)
 
-    def restored(self, progress: Sequence[int], horizon: int) -> None:
+    def restored(self, progress: Sequence[int]) -> None:
         """After all was read again: forget the rows of closed keys, and remember which keys have been announced."""
-        self.horizon = horizon
-        effects = []
-        for p, own in zip(self.promises, progress, strict=True):
-            p.closed_now = _NONE
-            in_order = p.spec.delay == 0 and horizon < AFTER_ALL
-            effects.append(p.all_effective(min(own, horizon - 1 if in_order else horizon)))
+        effects = [p.all_effective(own) for p, own in zip(self.promises, progress, strict=True)]
         self.settle(effects, [_NONE] * len(self.streams))
         self.begin()
-        self.find_early()
-
-    def find_early(self) -> None:
-        """Promises of unique streams that wait for the horizon, as their marks tell."""
-        for p in self.promises:
-            nodes = p.lists.marked() if self.horizon < AFTER_ALL else _NONE
-            lists = p.lists.lists
-            p.closed_now = nodes[(lists.mark[nodes] == kernel.CLOSED) & (lists.closing[nodes] >= self.horizon)]

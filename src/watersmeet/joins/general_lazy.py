@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import QueryError
 from watersmeet.joins import multiway
-from watersmeet.joins.multiway import Order, RunningMultiway, check_streams, per_origin
+from watersmeet.joins.counting import CountedState
+from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.one_by_one import Loops, RunningOneByOne
+from watersmeet.joins.orders import Order, check_index, check_interval, check_most, check_streams, per_origin
 from watersmeet.kernels import lists
 from watersmeet.kernels import multiway as kernel
 from watersmeet.model.queries import JoinQuery
@@ -47,21 +49,25 @@ class GeneralLazyJoin:
 
     query: JoinQuery
     order: Order | None = None
+    every: int | None = None
+    index: str = "hash"
+    expiration: int | None = None
     max_matches_per_row: int | None = None
 
     def __post_init__(self) -> None:
         check_streams(self.query)
         per_origin(self.order, len(self.query.streams))
-        most = self.max_matches_per_row
-        if most is not None and (type(most) is not int or most < 1):
-            raise QueryError(
-                f"`max_matches_per_row` is {most!r}; it is a whole number from 1 on, or None for no bound.",
-                hint="filter the streams before the join if a row shall give no result.",
-            )
+        check_interval("every", self.every)
+        check_interval("expiration", self.expiration)
+        check_index(self.index)
+        check_most(self.max_matches_per_row)
 
-    def start(self, arrays: Arrays | None = None) -> RunningGeneralLazy:
+    def start(self, arrays: Arrays | None = None) -> RunningMultiway:
         """A join with empty state, whose arrays live where `arrays` puts them."""
-        return RunningGeneralLazy(self.query, self.order, self.max_matches_per_row, arrays)
+        options = (self.order, self.every, self.expiration, self.max_matches_per_row, arrays)
+        if self.index == "hash":
+            return RunningGeneralLazy(self.query, *options)
+        return RunningOneByOne(self.query, Loops((False,) * len(self.query.streams), together=True), *options)
 
 
 @dataclass(slots=True)
@@ -82,43 +88,48 @@ class Partial:
 class RunningGeneralLazy(RunningMultiway):
     """The join at work."""
 
-    def __init__(
-        self, query: JoinQuery, order: Order | None, max_matches_per_row: int | None, arrays: Arrays | None
-    ) -> None:
-        super().__init__(query, order, arrays)
-        self.max_matches = max_matches_per_row
-
     def _evaluate(self) -> Iterator[pa.Table]:
         # Every combination is found once: from that of its new tuples whose stream comes last here.
-        sizes = [arrivals.which.size for arrivals in self.arrivals[: len(self.query.streams)]]
+        sizes = [arrivals.which.size for arrivals in self.arrivals[: len(self.own)]]
         *first, last = np.argsort(sizes, kind="stable").tolist()
         for i in first:
             yield from self._probe(i)
             self._insert(i, self.arrivals[i].which)
         yield from self._probe(last)
         rest = self.arrivals[last]
-        self._insert(last, rest.which[rest.times[rest.which] >= self.alive_from(last)])
+        self._insert(last, rest.which[self._limits(last, rest.which) >= self.bound(last)])
 
     def _probe(self, i: int) -> Iterator[pa.Table]:
         """Results of stream i's new rows with what is stored of the others."""
         arrivals, which = self.arrivals[i], self.arrivals[i].which
-        others = self._order[i]
+        others = [j for j in self._order[i] if j != i]
         nodes: dict[int, Int64s] = {}
         for j in others:  # first, who has a partner in every stream at all?
-            stored = self.streams[j].lists
+            stored = self.own[j].lists
             there = stored.nodes_of(which, arrivals.keys) if len(stored) else np.full(which.size, lists.NIL)
             some = np.flatnonzero(there != lists.NIL)
             which, nodes = which[some], {k: n[some] for k, n in nodes.items()} | {j: there[some]}
         if not which.size:
             return
         times = arrivals.times[which]
-        start = Partial(np.arange(which.size), {}, times, times + self.query.streams[i].window.reach)
+        start = Partial(np.arange(which.size), {}, times, self._limits(i, which))
         given = np.zeros(which.size, np.int64)
-        for found in self._combinations(start, list(others), nodes):
+        for found in self._combinations(start, others, nodes):
             if self.max_matches is not None:
-                found = self._within_bound(found, given)
+                found = found.take(self._within_bound(found.rows, given))
             if found.rows.size:
-                yield self._table(i, which[found.rows], found.slots)
+                yield self._beside(i, which[found.rows], found.slots)
+
+    def _beside(self, i: int, rows: Int64s, slots: dict[int, Int64s]) -> pa.Table:
+        """Combinations of new rows of stream i, not stored yet, with the stored tuples `slots[j]` of the others."""
+        self.counters.results += rows.size
+        columns: list[pa.ChunkedArray | pa.Array] = []
+        for j in range(len(self.own)):
+            if j == i:
+                columns += self.arrivals[i].rows.select(self._wanted(i)).take(pa.array(rows)).columns
+            else:
+                columns += self._take(self.own[j], slots[j], self._wanted(j)).columns
+        return pa.table(columns, names=self.query.schema.names)
 
     def _combinations(self, partial: Partial, others: list[int], nodes: dict[int, Int64s]) -> Iterator[Partial]:
         """Level by level, depth first: never more than a chunk at each level."""
@@ -130,27 +141,19 @@ class RunningGeneralLazy(RunningMultiway):
                 yield found
 
     def _extend(self, partial: Partial, j: int, nodes: Int64s) -> Iterator[Partial]:
-        stored, reach = self.streams[j].lists.lists, self.query.streams[j].window.reach
+        state, reach = self.own[j], self.query.streams[j].window.reach
+        stored, limits = state.lists.lists, state.limit if isinstance(state, CountedState) else _NO_LIMITS
         cursor = np.array([0, lists.NIL, 0])
         parts, slots = np.empty((2, multiway.CHUNK), np.int64)
         keys = nodes[partial.rows]
         while cursor[0] < keys.size:
-            n = kernel.extend(stored, _NO_LIMITS, reach, keys, partial.newest, partial.least, cursor, parts, slots)
+            n = kernel.extend(stored, limits, reach, keys, partial.newest, partial.least, cursor, parts, slots)
             self.counters.probed += int(cursor[2])
             cursor[2] = 0
             if n:
                 found, mine = partial.take(parts[:n]), slots[:n].copy()
                 found.slots[j] = mine
                 times = stored.time[mine]
-                found.newest, found.least = np.maximum(found.newest, times), np.minimum(found.least, times + reach)
+                ends = limits[mine] if limits.size else times + reach
+                found.newest, found.least = np.maximum(found.newest, times), np.minimum(found.least, ends)
                 yield found
-
-    def _within_bound(self, found: Partial, given: Int64s) -> Partial:
-        """Of these the first of each row, as long as it has not had its share; `given` is how many it had."""
-        assert self.max_matches is not None
-        rows, first, counts = np.unique(found.rows, return_index=True, return_counts=True)
-        rank = np.arange(found.rows.size) - np.repeat(first, counts)  # combinations of a row stand together
-        kept = np.flatnonzero(rank + given[found.rows] < self.max_matches)
-        given[rows] += counts
-        self.counters.suppressed += int(found.rows.size - kept.size)
-        return found.take(kept)

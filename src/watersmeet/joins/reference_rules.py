@@ -91,8 +91,10 @@ class StreamRules:
     largest: Any = None
 
     def closed(self, key: tuple[Any, ...], horizon: int = AFTER_ALL) -> bool:
-        """Whether an effective promise covers the key, all tuples before which have come before the horizon."""
-        return any(c.since is not None and c.time < horizon and covers(c.pattern, key) for c in self.closings)
+        """Whether an effective promise covers the key, and no tuple of it waits for the horizon."""
+        return any(c.since is not None and covers(c.pattern, key) for c in self.closings) and not any(
+            t.time >= horizon and same_key(t.key, key) for t in self.good
+        )
 
     def hear(self, news: News, batch: int) -> tuple[list[Tuple], list[Tuple], list[Tuple]]:
         """Take in a batch; gives its late tuples, its violations, and those without a key."""
@@ -154,20 +156,18 @@ class StreamRules:
                     continue  # nothing is that small
                 self.closings.append(Closing(Range(None, end, high_closed=False), time))
 
-    def advance(self, news: News) -> None:
-        """Make progress."""
+    def advance(self, news: News, batch: int) -> None:
+        """Make progress, and let promises take effect."""
+        delay = self.spec.delay
         shown = [t.ts for t in news.tuples if t.ts is not None]
         shown += [p.time for p in news.said if isinstance(p.pattern, Value | ValueList | Range)]
         beats = [p.pattern.until for p in news.said if isinstance(p.pattern, Heartbeat)]
-        self.progress = max([self.progress, *(time - self.spec.delay for time in shown), *beats])
+        self.progress = max([self.progress, *(time - delay for time in shown), *beats])
         if news.ended or any(isinstance(p.pattern, End) for p in news.said):
             self.progress = AFTER_ALL
-
-    def take_effect(self, batch: int, horizon: int) -> None:
-        """Let promises take effect that progress and horizon have reached."""
         for c in self.closings:
-            reached = self.progress >= c.time if self.spec.delay == 0 else self.progress > c.time
-            if c.since is None and reached and c.time < horizon:
+            reached = self.progress >= c.time if delay == 0 else self.progress > c.time
+            if c.since is None and reached:
                 c.since = batch
 
 
@@ -189,10 +189,8 @@ class Rules:
         self.batch += 1
         heard = [s.hear(n, self.batch) for s, n in zip(self.streams, news, strict=True)]
         for stream, n in zip(self.streams, news, strict=True):
-            stream.advance(n)
+            stream.advance(n, self.batch)
         self.horizon = self._horizon()
-        for stream in self.streams:
-            stream.take_effect(self.batch, self.horizon)
         found = window_join(self.released(), [s.spec.window for s in self.streams])
         known = {tuple(map(id, combination)) for combination in self._found}
         new = [c for c in found if tuple(map(id, c)) not in known]

@@ -53,3 +53,44 @@ def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slo
     cursor[1] = NIL
     cursor[2] += looked
     return found
+
+
+@kernel
+def push_out(lists, limits, nodes, starts, times, rows, out):
+    """New tuples of a key push the oldest of its last `rows` out of the window: their limits become known.
+
+    Group g is the key nodes[g] (NIL: nothing is stored of it) with new tuples at times[starts[g]:starts[g + 1]], which
+    are not stored yet. Notes the slots in `out` and returns how many.
+    """
+    count = 0
+    for g in range(nodes.size):
+        if nodes[g] == NIL:
+            continue
+        came = starts[g + 1] - starts[g]
+        s = np.int64(lists.newest[nodes[g]])
+        behind = 0  # stored tuples behind s
+        while s != NIL and behind < rows:
+            if rows - behind <= came:
+                limits[s] = times[starts[g] + rows - behind - 1] - 1
+                out[count] = s
+                count += 1
+            behind += 1
+            s = np.int64(lists.older[s])
+    return count
+
+
+@kernel
+def limits_by_key(lists, limits, nodes, rows, endless):
+    """The limits of all tuples of these nodes, anew from the tuples behind them."""
+    for k in range(nodes.size):
+        s = np.int64(lists.newest[nodes[k]])
+        pusher = s
+        behind = 0
+        while s != NIL:
+            if behind < rows:
+                limits[s] = endless
+            else:
+                limits[s] = lists.time[pusher] - 1
+                pusher = np.int64(lists.older[pusher])
+            behind += 1
+            s = np.int64(lists.older[s])

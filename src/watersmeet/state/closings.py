@@ -336,11 +336,24 @@ class Promises:
         self.lists.forget(idle[~keep])
         return idle[keep]
 
-    def finished_parts(self, low: Any, high: Any) -> list[tuple[Any, Any]]:
-        """A range just closed, without the keys of which tuples are still held (and that are not announced)."""
+    def close_inside(self, keys: Keys, time: int) -> None:
+        """Close single keys of a range just closed by themselves, as `mark_inside` does with those stored."""
+        which = np.arange(len(keys))
+        self.lists.close(which, np.full(len(keys), time, np.int64), keys)
+        self.filter.note(keys.words)
+        nodes = self.lists.nodes_of(which, keys)
+        self.pending_nodes = self.pending_nodes[~np.isin(self.pending_nodes, nodes)]
+        self.lists.lists.mark[nodes] = np.maximum(self.lists.lists.mark[nodes], kernel.CLOSED)
+
+    def finished_parts(
+        self, low: Any, high: Any, waiting: npt.NDArray[np.int64] | None = None
+    ) -> list[tuple[Any, Any]]:
+        """A range just closed, without the keys of which tuples are still held or waited for (and not announced)."""
         lists, words = self.lists.lists, self.order().words
         inside = self.index.between(low, high)
         held = inside[(lists.oldest[inside] >= 0) & (lists.mark[inside] < kernel.ANNOUNCED)]
+        if waiting is not None:
+            held = np.union1d(held, waiting)
         parts = []
         for place in np.sort(self.index.places(held)).tolist():
             parts.append((low, place - 1 if words else place))

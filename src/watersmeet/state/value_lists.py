@@ -242,3 +242,11 @@ class ValueLists:
             self.lists = self.lists._replace(
                 **{f: self.arrays.grow(f"{self.name}.{f}", getattr(self.lists, f), larger) for f in fields}
             )
+
+    def keys_of(self, nodes: Int64s) -> Keys:
+        """The keys of these nodes."""
+        lengths = self.lists.length[nodes].astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        closings.gather(self.lists.arena, self.lists.at[nodes], self.lists.length[nodes], data)
+        return Keys(self.lists.word[nodes], data, offsets, np.ones(nodes.size, np.bool_))
