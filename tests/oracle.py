@@ -26,7 +26,7 @@ from watersmeet.joins.hash_join import RunningHashJoin
 from watersmeet.joins.reference import Tuple, may_still_match, on_time, progress_after, window_join
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
-from watersmeet.model.windows import TimeWindow, Unbounded, Window
+from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 
 Row = tuple[Any, ...]
 
@@ -141,6 +141,12 @@ def windows() -> st.SearchStrategy[Window]:
     return st.one_of(
         lengths.map(TimeWindow), st.integers(1, 12).map(lambda n: TimeWindow(n, closed=False)), st.just(Unbounded())
     )
+
+
+def all_windows() -> st.SearchStrategy[Window]:
+    """By time, by rows, by rows of a key, and none."""
+    counted = st.builds(RowsWindow, st.integers(1, 4), st.booleans())
+    return st.one_of(windows(), counted, counted)
 
 
 def keys(kind: str, *, nulls: bool = True) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -325,6 +331,6 @@ def duckdb_join(scenario: Scenario) -> list[Row]:
 
 
 def _predicate(window: Window) -> str:
-    if isinstance(window, Unbounded):
+    if not isinstance(window, TimeWindow):
         return "IS NOT NULL"
     return f"{'>=' if window.closed else '>'} greatest(a_ts, b_ts) - {window.length}"

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from tests.joins.scripts import Comparison, Script, scripts
 from tests.joins.test_durable import LIMITS
 from tests.joins.test_pwjoin import small
-from tests.oracle import windows
+from tests.oracle import all_windows
 from watersmeet.joins import Join, multiway, plan
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.model.queries import JoinQuery
-from watersmeet.model.windows import RowsWindow, Window
 from watersmeet.state import cache, keys, log
 from watersmeet.state.arrays import MappedArrays
 
@@ -56,12 +55,6 @@ def of(streams: int, **more: Any) -> st.SearchStrategy[Script]:
     """Few tuples where there are many streams: the reference looks at every combination."""
     rows, batches = {2: (5, 5), 3: (4, 5), 4: (3, 4)}.get(streams, (2, 4))
     return scripts(how=inner, streams=streams, **{"rows": rows, "batches": batches} | more)
-
-
-def all_windows() -> st.SearchStrategy[Window]:
-    """By time, by rows, by rows of a key, and none."""
-    counted = st.builds(RowsWindow, st.integers(1, 4), st.booleans())
-    return st.one_of(windows(), counted, counted)
 
 
 def follow(script: Script, join: RunningMultiway) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.joins.counting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
@@ -31,7 +32,7 @@ class Agreement:
         self,
         query: JoinQuery,
         streams: Sequence[StreamState[ValueLists]],
-        waiting: Sequence[StreamState[ValueLists]],
+        waiting: Sequence[WaitingState],
     ) -> None:
         self.query = query
         self.streams = streams
@@ -87,7 +88,7 @@ class Agreement:
     def _mark_waiting(self, k: int, low: Any, high: Any, time: int) -> None:
         """Keys of an interval just closed of which tuples wait get nodes of their own, to be finished one by one."""
         promises, lists = self.promises[k], self.waiting[k].lists.lists
-        nodes = np.unique(lists.node[self.waiting[k].lists.living()]).astype(np.int64)
+        nodes = self.waiting[k].nodes()
         places = promises.order().of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
         nodes = nodes[promises.order().inside(places, low, high)]
         if nodes.size:

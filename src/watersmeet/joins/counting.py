@@ -81,7 +81,8 @@ class CountedState(StreamState[ValueLists]):
         times, keys = self.read(rows)
         self._count(rows, times, keys)
         rows = pa.record_batch([*rows.columns, positions], schema=self.spec.schema)
-        return Arrivals(rows, times, keys, np.flatnonzero(keys.valid))
+        # one that as many of its own instant push out is never in its window
+        return Arrivals(rows, times, keys, np.flatnonzero(keys.valid & (self._limits >= times)))
 
     def _count(self, rows: pa.RecordBatch, times: Int64s, keys: Keys) -> None:
         """Limits of these tuples, and of those that they push out."""
@@ -236,7 +237,15 @@ class WaitingState(StreamState[ValueLists]):
         own = np.repeat(keys.valid, lengths)
         data[own] = keys.data[np.repeat(keys.valid, np.diff(keys.offsets))]
         data[~own] = np.tile(np.frombuffer(NOBODY, np.uint8), int(np.count_nonzero(~keys.valid)))
-        return times, Keys(keys.words, data, offsets, keys.valid)
+        return times, Keys(np.where(keys.valid, keys.words, 0), data, offsets, keys.valid)
+
+    def nodes(self) -> Int64s:
+        """Keys of which tuples wait."""
+        nodes: Int64s = np.unique(self.lists.lists.node[self.lists.living()]).astype(np.int64)
+        none = np.zeros(1, np.int64)
+        nobody = Keys(none, np.frombuffer(NOBODY, np.uint8).copy(), np.array([0, len(NOBODY)]), none == 0)
+        keyed: Int64s = nodes[nodes != self.lists.nodes_of(none, nobody)]
+        return keyed
 
 
 def stream_order(spec: StreamSpec, rows: pa.RecordBatch, times: Int64s) -> Int64s:

@@ -250,7 +250,8 @@ class Rules:
         """Tuples that windows alone would keep: one of another stream that is yet to come may be near enough."""
         stream, known = self.streams[i], self.released()[i]
         yet = min(min(s.progress, self.horizon) for j, s in enumerate(self.streams) if j != i)
-        return [t for t in known if None not in t.key and last_instant(t, known, stream.spec.window) >= yet]
+        ends = [(t, last_instant(t, known, stream.spec.window)) for t in known if None not in t.key]
+        return [t for t, end in ends if end >= max(yet, t.time)]
 
     def _dead(self, key: tuple[Any, ...]) -> bool:
         """Whether some stream has closed the key and has no tuple of it left, while no unmatched row is a result."""
