@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.joins.counting import WaitingState
+from watersmeet.joins.waiting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded

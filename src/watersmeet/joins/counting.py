@@ -32,9 +32,6 @@ POSITION = "watersmeet position"
 #: Durable limits are written anew when they have come to stand in so many segments.
 MOST_PIECES = 32
 
-#: Stands for a missing key among tuples that wait; no key is made of these bytes.
-NOBODY = bytes.fromhex("77617465726d6565 6e6f206b6579 a55a c33c f00d")
-
 _NONE = np.empty(0, np.int64)
 
 
@@ -222,30 +219,6 @@ class CountedState(StreamState[ValueLists]):
             there = at < by_place.size
             there[there] = self.place[by_place[at[there]]] == positions[there]
             self.limit[by_place[at[there]]] = limits[there]
-
-
-class WaitingState(StreamState[ValueLists]):
-    """Tuples of a stream that wait for the horizon. Those without a key, which count as well, get one of their own."""
-
-    def read(self, rows: pa.RecordBatch) -> tuple[Int64s, Keys]:
-        times, keys = super().read(rows)
-        if keys.valid.all():
-            return times, keys
-        lengths = np.where(keys.valid, np.diff(keys.offsets), len(NOBODY))
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        data = np.empty(int(offsets[-1]), np.uint8)
-        own = np.repeat(keys.valid, lengths)
-        data[own] = keys.data[np.repeat(keys.valid, np.diff(keys.offsets))]
-        data[~own] = np.tile(np.frombuffer(NOBODY, np.uint8), int(np.count_nonzero(~keys.valid)))
-        return times, Keys(np.where(keys.valid, keys.words, 0), data, offsets, keys.valid)
-
-    def nodes(self) -> Int64s:
-        """Keys of which tuples wait."""
-        nodes: Int64s = np.unique(self.lists.lists.node[self.lists.living()]).astype(np.int64)
-        none = np.zeros(1, np.int64)
-        nobody = Keys(none, np.frombuffer(NOBODY, np.uint8).copy(), np.array([0, len(NOBODY)]), none == 0)
-        keyed: Int64s = nodes[nodes != self.lists.nodes_of(none, nobody)]
-        return keyed
 
 
 def stream_order(spec: StreamSpec, rows: pa.RecordBatch, times: Int64s) -> Int64s:

@@ -128,7 +128,7 @@ class RunningGeneralLazy(RunningMultiway):
             if j == i:
                 columns += self.arrivals[i].rows.select(self._wanted(i)).take(pa.array(rows)).columns
             else:
-                columns += self._take(self.own[j], slots[j], self._wanted(j)).columns
+                columns += self.own[j].take(slots[j], self._wanted(j)).columns
         return pa.table(columns, names=self.query.schema.names)
 
     def _combinations(self, partial: Partial, others: list[int], nodes: dict[int, Int64s]) -> Iterator[Partial]:

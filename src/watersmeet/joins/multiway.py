@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.agreement import Agreement
-from watersmeet.joins.counting import CountedState, WaitingState
+from watersmeet.joins.counting import CountedState
 from watersmeet.joins.orders import Order, per_origin
 from watersmeet.joins.running import RunningJoin, spell_punctuations
+from watersmeet.joins.waiting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery
@@ -120,11 +121,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             if isinstance(state, CountedState) and not state.window.per_key:
                 which = np.union1d(which, self._unkeyed[i])  # they count
             ready = new.times[which] < self.horizon
-            rows = [new.rows.take(pa.array(which[ready]))]
-            slots, _ = wait.lists.expire(self.horizon, wait.segments.left, ring=False)
-            if slots.size:
-                rows += self._take(wait, slots, wait.spec.schema.names).to_batches()
-            released = pa.concat_batches(rows)
+            released = pa.concat_batches([new.rows.take(pa.array(which[ready])), *wait.release(self.horizon)])
             if isinstance(state, CountedState):
                 self.arrivals.append(state.in_order(released))
             else:
@@ -157,7 +154,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.counters.results += slots[0].size
         columns: list[pa.ChunkedArray] = []
         for j, mine in enumerate(slots):
-            columns += self._take(self.own[j], mine, self._wanted(j)).columns
+            columns += self.own[j].take(mine, self._wanted(j)).columns
         return pa.table(columns, names=self.query.schema.names)
 
     def _wanted(self, j: int) -> list[str]:
@@ -176,17 +173,6 @@ class RunningMultiway(RunningJoin[ValueLists]):
         given[some] += counts
         self.counters.suppressed += int(rows.size - kept.size)
         return kept
-
-    @staticmethod
-    def _take(state: StreamState[ValueLists], slots: Int64s, columns: list[str]) -> pa.Table:
-        lists, segments = state.lists, state.segments
-        numbers = lists.segment[slots]
-        if (numbers == numbers[0]).all():
-            return segments.take(numbers, lists.row[slots], columns)
-        grouped = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort, in numpy
-        back = np.empty_like(grouped)
-        back[grouped] = np.arange(grouped.size)
-        return segments.take(numbers[grouped], lists.row[slots[grouped]], columns).take(pa.array(back))
 
     # ------------------------------------------------------------ forgetting
 

@@ -87,6 +87,16 @@ class StreamState(Generic[IndexT]):
             order = np.argsort(numbers.astype(np.uint16), kind="stable")  # a radix sort, in numpy
             yield rows[order], numbers[order], self.lists.row[slots[order]]
 
+    def take(self: StreamState[ValueLists], slots: Int64s, columns: list[str]) -> pa.Table:
+        """Rows of stored tuples, in the order given."""
+        numbers = self.lists.segment[slots]
+        if (numbers == numbers[0]).all():
+            return self.segments.take(numbers, self.lists.row[slots], columns)
+        grouped = np.argsort(numbers.astype(np.uint16), kind="stable")
+        back = np.empty_like(grouped)
+        back[grouped] = np.arange(grouped.size)
+        return self.segments.take(numbers[grouped], self.lists.row[slots[grouped]], columns).take(pa.array(back))
+
     def expire_before(self, time: int) -> int:
         """Forget tuples with ``ts < time``."""
         return self.lists.expire_before(time, self.segments.left)
