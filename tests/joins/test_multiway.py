@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from tests.joins.scripts import Comparison, Script, scripts
 from tests.joins.test_durable import LIMITS
+from tests.joins.test_forgetting import cuts, honest, remember, run, silent
 from tests.joins.test_pwjoin import small
-from tests.oracle import all_windows
+from tests.oracle import KEYS, all_windows, bag, step, stored
 from watersmeet.joins import Join, multiway, plan
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow, TimeWindow
 from watersmeet.state import cache, keys, log
 from watersmeet.state.arrays import MappedArrays
 
@@ -64,20 +66,63 @@ def follow(script: Script, join: RunningMultiway) -> None:
 
 
 @pytest.mark.parametrize("streams", STREAMS)
-@pytest.mark.parametrize("name", ALGORITHMS)
 @given(data=st.data())
-def test_every_batch_is_what_the_rules_make_of_it(name: str, streams: int, data: st.DataObject) -> None:
+def test_every_batch_is_what_the_rules_make_of_it(streams: int, data: st.DataObject) -> None:
     script = data.draw(of(streams))
-    follow(script, operator(name, script.query()).start())
+    follow(script, plan(script.query(), "general_lazy").start())
+
+
+@pytest.mark.parametrize("streams", STREAMS)
+@given(data=st.data(), every=st.sampled_from(EVERY))
+def test_windows_of_rows_and_of_time_mix(streams: int, every: int | None, data: st.DataObject) -> None:
+    script = data.draw(of(streams, window=all_windows()))
+    follow(script, plan(script.query(), "general_lazy", every=every).start())
 
 
 @pytest.mark.parametrize("streams", STREAMS)
 @pytest.mark.parametrize("name", ALGORITHMS)
+@few
 @given(data=st.data())
-def test_windows_of_rows_and_of_time_mix(name: str, streams: int, data: st.DataObject) -> None:
+def test_all_algorithms_do_the_same(name: str, streams: int, data: st.DataObject) -> None:
     script = data.draw(of(streams, window=all_windows()))
     every = data.draw(intervals(name))
     follow(script, operator(name, script.query(), every=every).start())
+
+
+@pytest.mark.parametrize("streams", [3, 4])
+@pytest.mark.parametrize("name", ["general_lazy", "general_lazy-scan", "eager"])
+@few
+@given(data=st.data())
+def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(
+    name: str, streams: int, data: st.DataObject
+) -> None:
+    kind, every = data.draw(st.sampled_from(sorted(KEYS))), data.draw(intervals(name))
+    flat = [data.draw(honest(kind, all_windows())) for _ in range(streams)]
+    one, another = (data.draw(cuts(flat, "inner", kind)) for _ in range(2))
+    results = run(one, operator(name, one.query(), every=every).start())
+    assert results == run(another, operator(name, another.query(), every=every).start())
+    mute = silent(one)
+    assert results == run(mute, operator(name, mute.query(), every=every).start())
+
+
+@few
+@given(data=st.data(), every=st.sampled_from(EVERY))
+def test_forgetting_changes_no_result_and_brings_nothing_back(every: int | None, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(sorted(KEYS)))
+    window = st.integers(0, 12).map(TimeWindow) | st.builds(RowsWindow, st.integers(1, 3), st.booleans())
+    script = data.draw(cuts([data.draw(honest(kind, window)) for _ in range(3)], "inner", kind))
+    with pytest.MonkeyPatch.context() as patch:
+        remember(patch, 1, 1)
+        join, out = plan(script.query(), "general_lazy", every=every).start(), []
+        store, header = log.MemoryStore(), log.begin(script.query())
+        for n in range(len(script.batches)):
+            out += step(join, [script.batch(n, i) for i in range(3)])
+            header = log.commit(join, header, store)
+            before = [bag(stored(join, i)) for i in range(len(join.streams))]
+            join = plan(script.query(), "general_lazy", every=every).start()
+            log.rebuild(join, header, store)
+            assert [bag(stored(join, i)) for i in range(len(join.streams))] == before
+    assert bag(out) == run(silent(script), plan(silent(script).query(), "general_lazy").start())
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -87,7 +132,8 @@ def test_an_order_may_change_between_any_two_batches(name: str, data: st.DataObj
     script = data.draw(st.integers(2, 4).flatmap(of))
     n = len(script.windows)
     orders = st.sampled_from(list(permutations(range(n))))
-    each = st.tuples(*(st.permutations([j for j in range(n) if j != i]).map(tuple) for i in range(n)))
+    others = st.tuples(*(st.permutations([j for j in range(n) if j != i]).map(tuple) for i in range(n)))
+    each = others | st.tuples(*[orders] * n)  # without the stream itself, or with it anywhere
     comparison, join = Comparison(script), operator(name, script.query()).start()
     for at in range(len(script.batches)):
         join.order = data.draw(orders | each, label="order")

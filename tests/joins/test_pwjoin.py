@@ -18,6 +18,7 @@ from tests.joins.scripts import ORDERED, Comparison, Script, scripts, unbounded
 from tests.joins.test_durable import LIMITS, limits
 from tests.oracle import KEYS
 from watersmeet.errors import ColumnError, QueryError, WindowError
+from watersmeet.joins import counting
 from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.joins.reference_rules import News
@@ -81,7 +82,11 @@ def test_the_sides_mirror(script: Script) -> None:
 # ---------------------------------------------------------------- lives of a state
 
 
-SMALL: dict[tuple[Any, str], int] = {(closings, "MOST_PIECES"): 2, (unmatched, "MOST_MARKS"): 2}
+SMALL: dict[tuple[Any, str], int] = {
+    (closings, "MOST_PIECES"): 2,
+    (counting, "MOST_PIECES"): 2,
+    (unmatched, "MOST_MARKS"): 2,
+}
 
 
 @contextmanager

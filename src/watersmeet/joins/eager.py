@@ -24,8 +24,7 @@ class EagerJoin:
     Costs   per new tuple the first window (its tuples of the key, with index="hash"; all of them, with "scan"), for
             each match in it the second, and so on: the streams that match least go first in the `order`.
 
-    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003),
-    section 3.
+    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003).
     """
 
     query: JoinQuery

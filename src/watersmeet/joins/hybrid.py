@@ -25,8 +25,7 @@ class HybridJoin:
             keep the `order` among themselves. (Here all windows have an index in memory, and those not named are
             scanned as if they had none: it is the work that is compared.)
 
-    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003),
-    section 3.
+    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003).
     """
 
     query: JoinQuery

@@ -23,8 +23,7 @@ class LazyJoin:
             (every = 10, now = 34: when all progress is at 40. Without `every`: with the batch.)
     Forgets a tuple once it has been joined and `eager` would forget it; those that wait are kept.
 
-    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003),
-    section 3.
+    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003).
     """
 
     query: JoinQuery

@@ -23,8 +23,7 @@ class NaiveMultiwayJoin:
     Costs   what `eager` costs if the new tuple is of the order's first stream. Else the outermost loop looks at a whole
             window, index or not, for a tuple that could have said which key it wants: a baseline.
 
-    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003),
-    section 3.
+    References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003).
     """
 
     query: JoinQuery
