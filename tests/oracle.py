@@ -26,7 +26,7 @@ from watersmeet.joins.hash_join import RunningHashJoin
 from watersmeet.joins.reference import Tuple, may_still_match, on_time, progress_after, window_join
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
-from watersmeet.model.windows import TimeWindow, Unbounded, Window
+from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 
 Row = tuple[Any, ...]
 
@@ -126,7 +126,7 @@ class Scenario:
 
 @cache
 def key_names(kind: str, i: int) -> tuple[str, ...]:
-    return tuple(f"{'kj'[i]}{c}" for c in range(len(KEYS[kind])))
+    return tuple(f"{'kjlmnopq'[i]}{c}" for c in range(len(KEYS[kind])))
 
 
 def key_types(kind: str) -> list[pa.DataType]:
@@ -141,6 +141,12 @@ def windows() -> st.SearchStrategy[Window]:
     return st.one_of(
         lengths.map(TimeWindow), st.integers(1, 12).map(lambda n: TimeWindow(n, closed=False)), st.just(Unbounded())
     )
+
+
+def all_windows() -> st.SearchStrategy[Window]:
+    """By time, by rows, by rows of a key, and none."""
+    counted = st.builds(RowsWindow, st.integers(1, 4), st.booleans())
+    return st.one_of(windows(), counted, counted)
 
 
 def keys(kind: str, *, nulls: bool = True) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -288,7 +294,7 @@ def expected(scenario: Scenario) -> list[list[Row]]:
     arrival = [{t.row: n for n, batch in enumerate(side) for t in batch} for side in admitted]
     streams = [[t for batch in side for t in batch] for side in admitted]
     out: list[list[Row]] = [[] for _ in range(len(scenario))]
-    for a, b in window_join(streams, [side.window.reach for side in scenario.sides]):
+    for a, b in window_join(streams, [side.window for side in scenario.sides]):
         when = max(arrival[0][a.row], arrival[1][b.row])
         m = scenario.payloads
         out[when].append((*map(canonical, a.key), a.ts, a.row % m, b.ts, b.row % m))
@@ -325,6 +331,6 @@ def duckdb_join(scenario: Scenario) -> list[Row]:
 
 
 def _predicate(window: Window) -> str:
-    if isinstance(window, Unbounded):
+    if not isinstance(window, TimeWindow):
         return "IS NOT NULL"
     return f"{'>=' if window.closed else '>'} greatest(a_ts, b_ts) - {window.length}"

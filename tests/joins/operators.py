@@ -57,3 +57,5 @@ OPERATORS = [Operator(name) for name in JOINS if name != "windowed_hash"]
 OPERATORS += [
     Operator("windowed_hash", {"buckets": b, "invalidation": s}) for b in (1, 3, 100) for s in STRATEGIES
 ]  # fmt: skip
+OPERATORS += [Operator(name, {"index": "scan"}) for name in ("naive_multiway", "eager", "lazy", "general_lazy")]
+OPERATORS += [Operator("hybrid", {"index": ("b",)})]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tests.oracle import KEYS, Row, bag, canonical, key_names, key_types, keys, rows_of, step, stored, windows
+from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.pwjoin import RunningPWJoin
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News, Rules, place
@@ -34,7 +35,7 @@ from watersmeet.model.punctuations import (
     ValueList,
 )
 from watersmeet.model.queries import HOW, JoinQuery, StreamSpec, columns_of
-from watersmeet.model.windows import Unbounded, Window
+from watersmeet.model.windows import RowsWindow, Unbounded, Window
 
 #: Kinds of keys that have an order, with a slack that fits them (None: they know no distance).
 ORDERED: dict[str, Any] = {
@@ -62,41 +63,46 @@ WHERE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+#: Names of streams.
+NAMES = "abcdefgh"
+
+
 @dataclass(frozen=True)
 class Script:
-    """Two streams with what they say, batch by batch. Tuples carry a number that no other tuple of the stream has."""
+    """Streams with what they say, batch by batch. Tuples carry a number that no other tuple of the stream has."""
 
     kind: str
     how: str
-    windows: tuple[Window, Window]
-    delays: tuple[int, int]
-    promises: tuple[tuple[Promise, ...], tuple[Promise, ...]]
-    batches: tuple[tuple[News, News], ...]
+    windows: tuple[Window, ...]
+    delays: tuple[int, ...]
+    promises: tuple[tuple[Promise, ...], ...]
+    batches: tuple[tuple[News, ...], ...]
     where: str | None = None  # one of WHERE
-    idle_after: tuple[int | None, int | None] = (None, None)
+    idle_after: tuple[int | None, ...] = (None,) * 8
 
     def query(self) -> JoinQuery:
-        specs = (self.spec(0), self.spec(1))
+        specs = tuple(map(self.spec, range(len(self.windows))))
         return JoinQuery(specs, self.how, None if self.where is None else parse(self.where, columns_of(specs)))
 
     def spec(self, i: int) -> StreamSpec:
-        name, columns = "ab"[i], key_names(self.kind, i)
+        name, columns = NAMES[i], key_names(self.kind, i)
         types = zip(columns, key_types(self.kind), strict=True)
         fields = [(f"{name}_ts", pa.int64()), *types, (f"{name}_n", pa.int64())]
         spec = StreamSpec(name, pa.schema(fields), f"{name}_ts", columns, self.windows[i], self.delays[i])
-        return replace(spec, promises=self.promises[i], idle_after=self.idle_after[i])
+        counted = isinstance(self.windows[i], RowsWindow)
+        spec = replace(spec, promises=self.promises[i], order_by=f"{name}_n" if counted else None)
+        return replace(spec, idle_after=self.idle_after[i])
 
     def batch(self, n: int, i: int) -> Batch:
         """What stream i brings in batch n, as the engine takes it."""
         return engine_batch(self.spec(i), self.batches[n][i])
 
     def mirrored(self) -> Script:
+        """The same of two streams, seen from the other side."""
         turned = {"left": "right", "right": "left"}.get(self.how, self.how)
-        a, b = self.windows, self.delays
-        swapped = tuple((second, first) for first, second in self.batches)
-        idle = self.idle_after[::-1]
-        turned_over = ((a[1], a[0]), (b[1], b[0]), (self.promises[1], self.promises[0]))
-        return Script(self.kind, turned, *turned_over, swapped, idle_after=(idle[0], idle[1]))
+        windows, delays, promises = self.windows[::-1], self.delays[::-1], self.promises[::-1]
+        swapped, idle = tuple(news[::-1] for news in self.batches), self.idle_after[1::-1]
+        return Script(self.kind, turned, windows, delays, promises, swapped, idle_after=idle)
 
 
 def engine_batch(spec: StreamSpec, news: News) -> Batch:
@@ -133,21 +139,22 @@ def scripts(
     rows: int = 5,
     window: st.SearchStrategy[Window] | None = None,
     promising: bool = True,
+    streams: int = 2,
 ) -> Script:
     """Anything, false promises included."""
     chosen = draw(kind if kind is not None else st.sampled_from(sorted(KEYS)))
     window = windows() if window is None else window
-    delays = (draw(st.sampled_from([0, 0, 3, 8])), draw(st.sampled_from([0, 0, 3, 8])))
+    delays = tuple(draw(st.sampled_from([0, 0, 3, 8])) for _ in range(streams))
     steps, stride = draw(st.integers(1, batches)), draw(st.sampled_from([0, 2, 6]))
     numbers = iter(range(1 << 30))
     made = []
     for n in range(steps):
-        made.append(tuple(_at(n * stride, draw(_news(chosen, rows)), numbers) for _ in range(2)))
-    promises = tuple(draw(_promises(chosen)) if promising else () for _ in range(2))
+        made.append(tuple(_at(n * stride, draw(_news(chosen, rows)), numbers) for _ in range(streams)))
+    promises = tuple(draw(_promises(chosen)) if promising else () for _ in range(streams))
     hows = draw(how if how is not None else st.sampled_from(sorted(HOW)))
-    idle = tuple(draw(st.sampled_from([None, None, 1, 6])) for _ in range(2))
-    each = (draw(window), draw(window)), delays, promises
-    return Script(chosen, hows, *each, tuple(made), idle_after=idle)  # type: ignore[arg-type]
+    idle = tuple(draw(st.sampled_from([None, None, 1, 6])) for _ in range(streams))
+    each = (tuple(draw(window) for _ in range(streams)), delays, promises)
+    return Script(chosen, hows, *each, tuple(made), idle_after=idle)
 
 
 @cache
@@ -208,25 +215,26 @@ def unbounded() -> st.SearchStrategy[Window]:
 class Comparison:
     """A join and the rules, fed the same; every step is compared in every respect."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, every: int = 0) -> None:
         self.script = script
         self.query = script.query()
-        self.rules = Rules(self.query, WHERE[script.where] if script.where is not None else None)
+        self.rules = Rules(self.query, every, WHERE[script.where] if script.where is not None else None)
         self.announced: list[Any] = []  # keys said one by one
         self.over = False
         self.intervals: list[tuple[Any, Any]] = []
 
-    def step(self, join: RunningPWJoin, n: int) -> None:
+    def step(self, join: RunningPWJoin | RunningMultiway, n: int) -> None:
         news = self.script.batches[n]
+        self.rules.ends_close = isinstance(join, RunningPWJoin)
         before = {key: self._announced(join, key) for key in self._keys()}
-        results = step(join, [self.script.batch(n, i) for i in (0, 1)])
+        results = step(join, [self.script.batch(n, i) for i in range(len(news))])
         outcome = self.rules.step(news)
-        for i in (0, 1):
+        for i in range(len(news)):
             assert bag(rows_of(join.late[i])) == bag([self.row(i, t) for t in outcome.late[i]])
             assert bag(rows_of(join.violations[i])) == bag([self.row(i, t) for t in outcome.violations[i]])
             self.check_state(join, i)
-        wanted = [self.pair(a, b) for a, b in outcome.pairs]
-        wanted += [self.single(i, t) for i in (0, 1) for t in outcome.alone[i]]
+        wanted = [self.combination(c) for c in outcome.pairs]
+        wanted += [self.single(i, t) for i, alone in enumerate(outcome.alone) for t in alone]
         assert bag(results) == bag(wanted)
         assert not (results and self.over), "the end was announced"
         self.over = join.output_progress() == AFTER_ALL
@@ -234,22 +242,28 @@ class Comparison:
         self._announcements(join, before)
         self._not_contradicted(results, before)
 
-    def check_state(self, join: RunningPWJoin, i: int) -> None:
+    def check_state(self, join: RunningPWJoin | RunningMultiway, i: int) -> None:
         """Stream i stands where the rules have it, and holds exactly what they keep."""
         assert join.progress[i] == self.rules.streams[i].progress
-        assert bag(stored(join, i)) == bag([self.row(i, t) for t in self.rules.stored(i)])
+        held = stored(join, i)
+        if isinstance(self.script.windows[i], RowsWindow):
+            held = [row[:-1] for row in held]  # the last one is its place in the stream
+        assert bag(held) == bag([self.row(i, t) for t in self.rules.stored(i)])
+        if isinstance(join, RunningMultiway) and join.waits:
+            waiting = stored(join, len(self.query.streams) + i)
+            assert bag(waiting) == bag([self.row(i, t) for t in self.rules.pending(i)])
 
-    def _counters(self, join: RunningPWJoin, n: int, results: list[Row]) -> None:
+    def _counters(self, join: RunningPWJoin | RunningMultiway, n: int, results: list[Row]) -> None:
         c, news = join.counters, self.script.batches[n]
         assert c.rows_in == sum(len(side.tuples) for side in news)
         assert c.late == sum(rows.num_rows for rows in join.late)
         assert c.violations == sum(rows.num_rows for rows in join.violations)
         assert c.results == len(results)
-        assert c.stored == sum(map(len, join.streams))
+        assert c.stored == sum(len(s) for s in join.streams)
         assert c.announced == sum(rows.num_rows for rows in join.announced)
         assert c.announced_ranges == len(join.announced_ranges)
 
-    def _announcements(self, join: RunningPWJoin, before: dict[Any, bool]) -> None:
+    def _announcements(self, join: RunningPWJoin | RunningMultiway, before: dict[Any, bool]) -> None:
         """A key is announced with the batch in which the rules finish it: not earlier, not later, and once."""
         said = [key for rows in join.announced for key in rows_of(rows)]
         assert not set(said) & set(self.announced), "announced twice"
@@ -261,7 +275,7 @@ class Comparison:
             assert not (before[key] and canonical_key in said), "announced twice"
             assert self._announced(join, key) == self.rules.finished(key), key
 
-    def _announced(self, join: RunningPWJoin, key: Any) -> bool:
+    def _announced(self, join: RunningPWJoin | RunningMultiway, key: Any) -> bool:
         if tuple(map(canonical, key)) in self.announced:
             return True
         if not self.intervals:
@@ -284,8 +298,8 @@ class Comparison:
     def row(self, i: int, t: Tuple) -> Row:
         return (t.ts, *map(canonical, t.key), t.row)
 
-    def pair(self, a: Tuple, b: Tuple) -> Row:
-        return (*map(canonical, a.key), a.ts, a.row, b.ts, b.row)
+    def combination(self, tuples: tuple[Tuple, ...]) -> Row:
+        return (*map(canonical, tuples[0].key), *(part for t in tuples for part in (t.ts, t.row)))
 
     def single(self, i: int, t: Tuple) -> Row:
         key = tuple(map(canonical, t.key))

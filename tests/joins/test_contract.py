@@ -33,7 +33,7 @@ from tests.oracle import (
     step,
     stored,
 )
-from watersmeet.joins import JOINS, plan, tuple_at_a_time
+from watersmeet.joins import JOINS, multiway, plan, tuple_at_a_time
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.running import RunningJoin
 from watersmeet.kernels import hashing
@@ -115,6 +115,7 @@ def results_may_come_in_small_pieces(operator: Operator, data: st.DataObject) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(value_lists, "CHUNK", chunk)
         patch.setattr(tuple_at_a_time, "CHUNK", chunk)
+        patch.setattr(multiway, "CHUNK", chunk)
         join = operator.start(scenario)
         for n, rows in enumerate(expected(scenario)):
             tables = list(join.step(scenario.batches(n)))

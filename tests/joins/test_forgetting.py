@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.joins.scripts import ORDERED, Script
 from tests.oracle import KEYS, Row, bag, step, stored, windows
 from watersmeet.errors import StateError
+from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.joins.reference import Tuple, same_key
 from watersmeet.joins.reference_rules import News, covers, place
@@ -89,8 +90,8 @@ def cuts(draw: Any, streams: Any, how: str, kind: str, most: int = 6) -> Script:
         places = st.lists(st.integers(0, len(arrived)), min_size=count - 1, max_size=count - 1)
         edges = [0, *sorted(draw(places)), len(arrived)]
         sides.append([_news(arrived[a:b]) for a, b in pairwise(edges)] + [News(ended=True)])
-    (w0, d0, p0, _), (w1, d1, p1, _) = streams
-    return Script(kind, how, (w0, w1), (d0, d1), (p0, p1), tuple(zip(*sides, strict=True)))
+    windows, delays, promises = (tuple(stream[part] for stream in streams) for part in range(3))
+    return Script(kind, how, windows, delays, promises, tuple(zip(*sides, strict=True)))
 
 
 def _news(elements: list[Element]) -> News:
@@ -100,14 +101,14 @@ def _news(elements: list[Element]) -> News:
 
 def silent(script: Script) -> Script:
     """The same tuples without any promise."""
-    mute = tuple((replace(a, said=()), replace(b, said=())) for a, b in script.batches)
-    return replace(script, batches=mute, promises=((), ()))
+    mute = tuple(tuple(replace(news, said=()) for news in batch) for batch in script.batches)
+    return replace(script, batches=mute, promises=((),) * len(script.windows))
 
 
-def run(script: Script) -> Counter[Row]:
-    join, out = PWJoin(script.query()).start(), []
+def run(script: Script, join: RunningPWJoin | RunningMultiway | None = None) -> Counter[Row]:
+    join, out = join or PWJoin(script.query()).start(), []
     for n in range(len(script.batches)):
-        out += step(join, [script.batch(n, i) for i in (0, 1)])
+        out += step(join, [script.batch(n, i) for i in range(len(script.windows))])
         assert join.counters.violations == join.counters.late == 0
     return bag(out)
 

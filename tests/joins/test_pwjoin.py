@@ -18,6 +18,7 @@ from tests.joins.scripts import ORDERED, Comparison, Script, scripts, unbounded
 from tests.joins.test_durable import LIMITS, limits
 from tests.oracle import KEYS
 from watersmeet.errors import ColumnError, QueryError, WindowError
+from watersmeet.joins import counting
 from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.joins.reference_rules import News
@@ -85,6 +86,7 @@ SMALL: dict[tuple[Any, str], int] = {
     (remembered, "MOST_PIECES"): 2,
     (remembered, "MERGED_FROM"): 1,
     (remembered, "LONG_RUN"): 2,
+    (counting, "MOST_PIECES"): 2,
     (unmatched, "MOST_MARKS"): 2,
 }
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from tests.oracle import NAN, Scenario, bag, duckdb_join, expected, scenarios
 from watersmeet.joins.reference import Tuple, may_still_match, on_time, same_key, window_join
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
+from watersmeet.model.windows import TimeWindow
 
 
 @given(scenarios())
@@ -46,8 +47,8 @@ def test_late_is_behind_the_progress_before_the_batch() -> None:
 
 def test_a_result_may_hold_the_edge_of_its_window() -> None:
     a, b = Tuple(10, ("x",)), Tuple(14, ("x",))
-    assert window_join([[a], [b]], [4, 0]) == [(a, b)]
-    assert window_join([[a], [b]], [3, 99]) == []
+    assert window_join([[a], [b]], [TimeWindow(4), TimeWindow(0)]) == [(a, b)]
+    assert window_join([[a], [b]], [TimeWindow(3), TimeWindow(99)]) == []
 
 
 @pytest.mark.parametrize(

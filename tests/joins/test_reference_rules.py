@@ -9,25 +9,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.joins.scripts import Script, scripts
-from tests.oracle import NAN
-from watersmeet.joins.reference import Tuple
+from tests.oracle import NAN, all_windows
+from watersmeet.joins.reference import Tuple, window_join
 from watersmeet.joins.reference_rules import News, Rules, covers, place
 from watersmeet.model.punctuations import Empty, End, Heartbeat, Pattern, Punctuation, Range, Value, ValueList
 from watersmeet.model.windows import TimeWindow
 
+OUTER = st.sampled_from(["inner", "left", "right", "full", "anti"])
+SEVERAL = st.integers(3, 4).flatmap(
+    lambda n: scripts(how=st.just("inner"), streams=n, rows=3, batches=4, window=all_windows())
+)
 
-@given(scripts(how=st.sampled_from(["inner", "left", "right", "full", "anti"])))
-def test_what_a_result_needs_is_stored_until_then(script: Script) -> None:
-    rules = Rules(script.query())
-    stored: tuple[list[Tuple], list[Tuple]] = ([], [])
+
+@given(scripts(how=OUTER) | SEVERAL, st.sampled_from([0, 4]))
+def test_what_a_result_needs_is_stored_until_then(script: Script, every: int) -> None:
+    rules = Rules(script.query(), every)
+    n = len(script.windows)
+    kept: list[list[Tuple]] = [[] for _ in range(n)]
     for news in script.batches:
         outcome = rules.step(news)
-        for pair in outcome.pairs:
-            assert all(t in stored[i] or t in news[i].tuples for i, t in enumerate(pair))
-        stored = outcome.stored
+        for found in outcome.pairs:
+            assert all(t in kept[i] or t in news[i].tuples for i, t in enumerate(found))
+        kept = [[*outcome.stored[i], *rules.pending(i)] for i in range(n)]
 
 
-@given(scripts())
+@given(SEVERAL, st.sampled_from([0, 4]))
+def test_every_result_of_the_definition_comes_out_once(script: Script, every: int) -> None:
+    rules = Rules(script.query(), every)
+    found = [c for news in script.batches for c in rules.step(news).pairs]
+    found += rules.step([News(ended=True)] * len(script.windows)).pairs
+    whole = window_join([s.shown for s in rules.streams], script.windows)
+    assert sorted(tuple(map(id, c)) for c in found) == sorted(tuple(map(id, c)) for c in whole)
+
+
+@given(scripts() | SEVERAL)
 def test_what_is_finished_stays_so_and_gives_nothing_any_more(script: Script) -> None:
     rules = Rules(script.query())
     keys = [t.key for batch in script.batches for news in batch for t in news.tuples if None not in t.key]

@@ -169,7 +169,7 @@ def follow(script: Script, shards: int, seed: int) -> None:
         news = (replace(a, ended=False), replace(b, ended=False))
         outcome = comparison.rules.step(news)
         run.step(news, chance)
-        wanted = [comparison.pair(x, y) for x, y in outcome.pairs]
+        wanted = [comparison.combination(pair) for pair in outcome.pairs]
         wanted += [comparison.single(i, t) for i in (0, 1) for t in outcome.alone[i]]
         assert bag(run.results) == bag(wanted)
         for kind, rows in ((LATE, outcome.late), (VIOLATION, outcome.violations)):

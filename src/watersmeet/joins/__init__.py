@@ -7,7 +7,12 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from watersmeet.errors import QueryError
+from watersmeet.joins.eager import EagerJoin
+from watersmeet.joins.general_lazy import GeneralLazyJoin
 from watersmeet.joins.hash_join import HashJoin
+from watersmeet.joins.hybrid import HybridJoin
+from watersmeet.joins.lazy import LazyJoin
+from watersmeet.joins.naive_multiway import NaiveMultiwayJoin
 from watersmeet.joins.nested_loop import NestedLoopJoin
 from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin
@@ -32,6 +37,11 @@ JOINS: dict[str, type[Any]] = {
     "windowed_hash": WindowedHashJoin,
     "pjoin": PJoin,
     "pwjoin": PWJoin,
+    "naive_multiway": NaiveMultiwayJoin,
+    "eager": EagerJoin,
+    "lazy": LazyJoin,
+    "general_lazy": GeneralLazyJoin,
+    "hybrid": HybridJoin,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,9 @@ import pyarrow as pa
 
 from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
+from watersmeet.joins.running import spell_punctuations
 from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.plain import plain_column
+from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
@@ -112,15 +111,7 @@ class RunningPWJoin(RunningHashJoin):
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         """Set apart what is late, what has no key, and what comes against the stream's own word."""
         arrivals = super()._admit(i, batch)
-        promises = self.promises[i]
-        told = self.query.streams[i].tellers > 0  # what a join says of its output stands behind the rows of the batch
-        if batch.closings is not None and not told:
-            promises.hear(batch.closings)
-        promises.hear_largest(batch, self.progress[i])
-        broken = promises.broken(arrivals.which, arrivals.times, arrivals.keys)
-        if batch.closings is not None and told:
-            promises.hear(batch.closings)
-        broken |= promises.hear_tuples(arrivals, ~broken, batch, self.progress[i])
+        broken = self.promises[i].admit(arrivals, batch, self.progress[i])
         self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
         self.counters.violations += int(np.count_nonzero(broken))
         self.unmatched.without_key(i, arrivals, self.progress[i])
@@ -239,16 +230,8 @@ class RunningPWJoin(RunningHashJoin):
         return min([*self.progress, *(t for t in stored if t is not None)])
 
     def output_punctuations(self) -> list[str]:
-        said = []
-        for rows in self.announced:
-            keys = zip(*map(plain_column, rows.columns), strict=True)
-            said += [json.dumps({"key": key}) for key in keys]
-        for low, high in self.announced_ranges:
-            said.append(json.dumps({"range": self.promises[0].order().spell(low, high)}))
-        beat = self.output_progress()
-        if beat > BEFORE_ALL:
-            said.append(json.dumps({"heartbeat": beat}) if beat < AFTER_ALL else json.dumps({"end": True}))
-        return said
+        order = self.promises[0].order if self.announced_ranges else None
+        return spell_punctuations(self.announced, self.announced_ranges, order, self.output_progress())
 
     def owns(self, mine: Mine) -> None:
         for promises in self.promises:

@@ -7,16 +7,35 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from watersmeet.model.batches import BEFORE_ALL
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
+from watersmeet.model.windows import RowsWindow, Window
 
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """A tuple of a stream: event time in microseconds (None: it has none), key columns, and anything else."""
+    """A tuple of a stream: event time in microseconds (None: it has none), key columns, and anything else.
+
+    Where rows are counted, what else there is breaks ties of times, then the key.
+    """
 
     ts: int | None
     key: tuple[Any, ...]
     row: Any = None
+
+    @property
+    def time(self) -> int:
+        assert self.ts is not None, "a tuple without a time is late, and late tuples are not joined"
+        return self.ts
+
+    def before(self, other: Tuple) -> bool:
+        """Whether this one stands before the other in the order of their stream."""
+        if (self.time, self.row) != (other.time, other.row):
+            return (self.time, self.row) < (other.time, other.row)
+        return self.key != other.key and _nulls_first(self.key) < _nulls_first(other.key)
+
+
+def _nulls_first(key: tuple[Any, ...]) -> list[tuple[bool, Any]]:
+    return [(value is not None, value) for value in key]
 
 
 def on_time(batches: Sequence[Sequence[Tuple]], delay: int) -> Iterator[Tuple]:
@@ -45,19 +64,39 @@ def _same(x: Any, y: Any) -> bool:
     return bool(x == y) or (x != x and y != y)
 
 
-def window_join(streams: Sequence[Sequence[Tuple]], reaches: Sequence[int]) -> list[tuple[Tuple, ...]]:
+def inside(t: Tuple, now: int, stream: Sequence[Tuple], window: Window) -> bool:
+    """Whether a tuple of the stream is in its window at `now`."""
+    if not isinstance(window, RowsWindow):
+        return t.time >= now - window.reach
+    return sum(u.time <= now for u in successors(t, stream, window)) < window.rows
+
+
+def successors(t: Tuple, stream: Sequence[Tuple], window: RowsWindow) -> list[Tuple]:
+    """The tuples behind t that push it out of its window."""
+    return [u for u in stream if t.before(u) and (not window.per_key or same_key(t.key, u.key))]
+
+
+def window_join(streams: Sequence[Sequence[Tuple]], windows: Sequence[Window]) -> list[tuple[Tuple, ...]]:
     """All combinations with equal keys in which each tuple is in its stream's window at the newest one's time."""
     results = []
-    for combination in product(*streams):
-        times = [t.ts for t in combination if t.ts is not None]
-        assert len(times) == len(combination), "a tuple without a time is late, and late tuples are not joined"
-        if all(same_key(combination[0].key, t.key) for t in combination) and all(
-            ts >= max(times) - reach for ts, reach in zip(times, reaches, strict=True)
-        ):
-            results.append(combination)
+    for first in streams[0]:
+        alike = [[t for t in stream if same_key(first.key, t.key)] for stream in streams[1:]]
+        for others in product(*alike):
+            combination = (first, *others)
+            now = max(t.time for t in combination)
+            if all(inside(t, now, s, w) for t, s, w in zip(combination, streams, windows, strict=True)):
+                results.append(combination)
     return results
 
 
+def last_instant(t: Tuple, stream: Sequence[Tuple], window: Window) -> int:
+    """The last `now` at which t is in its window, as far as the stream is known."""
+    if not isinstance(window, RowsWindow):
+        return t.time + window.reach
+    behind = sorted(u.time for u in successors(t, stream, window))
+    return behind[window.rows - 1] - 1 if len(behind) >= window.rows else AFTER_ALL - 1
+
+
 def may_still_match(t: Tuple, reach: int, progress_of_others: Sequence[int]) -> bool:
-    """Whether a tuple that is yet to come on every other stream could stand in a result with t."""
-    return t.ts is not None and None not in t.key and all(p <= t.ts + reach for p in progress_of_others)
+    """Whether a tuple that is yet to come on one of the other streams could stand in a result with t."""
+    return t.ts is not None and None not in t.key and any(p <= t.ts + reach for p in progress_of_others)

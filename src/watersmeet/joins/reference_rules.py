@@ -1,15 +1,15 @@
-"""The oracle of punctuations: the rules for two streams (spec section 3), with nothing clever in them.
+"""The oracle of punctuations: the rules (spec section 3), with nothing clever in them.
 
 All that was ever said and shown is kept, and after each batch everything is worked out anew from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.joins.reference import Tuple, may_still_match, same_key, window_join
+from watersmeet.joins.reference import Tuple, last_instant, same_key, window_join
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.punctuations import (
     Clustered,
@@ -24,6 +24,7 @@ from watersmeet.model.punctuations import (
     ValueList,
 )
 from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import RowsWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,13 @@ class Closing:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the rules make of one batch, the first of each pair about the first stream."""
+    """What the rules make of one batch, stream by stream."""
 
-    late: tuple[list[Tuple], list[Tuple]]
-    violations: tuple[list[Tuple], list[Tuple]]
+    late: tuple[list[Tuple], ...]
+    violations: tuple[list[Tuple], ...]
     pairs: list[tuple[Tuple, ...]]  # combinations that became possible
-    alone: tuple[list[Tuple], list[Tuple]]  # unmatched rows that are results; of a semi join the matched ones
-    stored: tuple[list[Tuple], list[Tuple]]
+    alone: tuple[list[Tuple], ...]  # unmatched rows that are results; of a semi join the matched ones
+    stored: tuple[list[Tuple], ...]
 
 
 def place(value: Any) -> tuple[bool, Any]:
@@ -84,16 +85,18 @@ class StreamRules:
     progress: int = BEFORE_ALL
     closings: list[Closing] = field(default_factory=list)
     good: list[Tuple] = field(default_factory=list)  # neither late nor violating, with a key
+    shown: list[Tuple] = field(default_factory=list)  # ... or without one: what is counted
     newest: int = BEFORE_ALL
     newest_keys: list[tuple[Any, ...]] = field(default_factory=list)
     largest: Any = None
-    heard: int = BEFORE_ALL  # how far the other was when this one last showed something
-    ended: bool = False  # before the other did
+    heard: int = BEFORE_ALL  # how far the others were when this one last showed something
+    ended: bool = False  # before all others had
 
-    def closed(self, key: tuple[Any, ...]) -> bool:
-        if self.ended and self.spec.has_ordered_key:
-            return True
-        return any(c.since is not None and covers(c.pattern, key) for c in self.closings)
+    def closed(self, key: tuple[Any, ...], horizon: int = AFTER_ALL) -> bool:
+        """Whether an effective promise covers the key, and no tuple of it waits for the horizon."""
+        said = self.ended and self.spec.has_ordered_key
+        said = said or any(c.since is not None and covers(c.pattern, key) for c in self.closings)
+        return said and not any(t.time >= horizon and same_key(t.key, key) for t in self.good)
 
     def hear(self, news: News, batch: int) -> tuple[list[Tuple], list[Tuple], list[Tuple]]:
         """Take in a batch; gives its late tuples, its violations, and those without a key."""
@@ -109,6 +112,7 @@ class StreamRules:
         if any(isinstance(p, Clustered) for p in self.spec.promises):
             self._end_clusters(news, honest)
         self.good += honest
+        self.shown += [*honest, *unkeyed]
         return late, [t for t in keyed if t not in honest], unkeyed
 
     def _breaks(self, t: Tuple) -> bool:
@@ -165,19 +169,19 @@ class StreamRules:
             self.progress = AFTER_ALL
         return bool(shown or beats)
 
-    def pass_idle(self, lively: bool, other: int) -> None:
-        """A stream that is silent for long, by the clock of the other, is taken to be that long behind it."""
+    def pass_idle(self, lively: bool, others: list[int]) -> None:
+        """A stream that is silent for long, by the clock of the others, is taken to be that long behind them."""
         if self.spec.idle_after is None:
             return
-        other = BEFORE_ALL if other == AFTER_ALL else other
+        other = max([BEFORE_ALL, *(p for p in others if p < AFTER_ALL)])
         if lively or self.heard == BEFORE_ALL:
             self.heard = max(self.heard, other)
         elif other - self.heard > self.spec.idle_after:
             self.progress = max(self.progress, other - self.spec.idle_after)
 
-    def take_effect(self, batch: int, other: int) -> None:
+    def take_effect(self, batch: int, *, ends_close: bool) -> None:
         """Let promises take effect."""
-        self.ended = self.ended or self.progress == AFTER_ALL > other
+        self.ended = self.ended or (ends_close and self.progress == AFTER_ALL)
         for c in self.closings:
             reached = self.progress >= c.time if self.spec.delay == 0 else self.progress > c.time
             if c.since is None and reached:
@@ -185,65 +189,113 @@ class StreamRules:
 
 
 class Rules:
-    """Two streams under the rules, fed batch by batch."""
+    """Streams under the rules, fed batch by batch; results come out `every` so often (0: with every batch)."""
 
-    def __init__(self, query: JoinQuery, holds: Callable[[Tuple, Tuple], bool] | None = None) -> None:
+    def __init__(self, query: JoinQuery, every: int = 0, holds: Callable[[Tuple, Tuple], bool] | None = None) -> None:
         """`holds` is what `query.where` says of a pair."""
         self.query = query
+        self.ends_close = True  # whether a stream that has ended has closed all keys, as PWJoin says
+        self.every = every
         self.holds = holds
         self.streams = [StreamRules(spec) for spec in query.streams]
+        self.horizon = BEFORE_ALL
         self.batch = -1
-        self._paired: list[tuple[Tuple, ...]] = []
-        self._stored: tuple[list[Tuple], list[Tuple]] = ([], [])
-        self._gone: tuple[list[Tuple], list[Tuple]] = ([], [])
+        self._found: list[tuple[Tuple, ...]] = []
+        self._alive: list[list[Tuple]] = [[] for _ in self.streams]
+        self._stored: tuple[list[Tuple], ...] = ()
+        self._gone: tuple[list[Tuple], ...] = tuple([] for _ in self.streams)
 
-    def step(self, news: tuple[News, News]) -> Outcome:
+    def step(self, news: Sequence[News]) -> Outcome:
         self.batch += 1
         heard = [s.hear(n, self.batch) for s, n in zip(self.streams, news, strict=True)]
         lively = [stream.advance(n) for stream, n in zip(self.streams, news, strict=True)]
-        a, b = (s.progress for s in self.streams)
-        for stream, life, other in zip(self.streams, lively, (b, a), strict=True):
-            stream.pass_idle(life, other)
-        a, b = (s.progress for s in self.streams)
-        for stream, other in zip(self.streams, (b, a), strict=True):
-            stream.take_effect(self.batch, other)
-        pairs = window_join([s.good for s in self.streams], [s.spec.window.reach for s in self.streams])
+        told = [s.progress for s in self.streams]
+        for i, (stream, life) in enumerate(zip(self.streams, lively, strict=True)):
+            stream.pass_idle(life, [p for j, p in enumerate(told) if j != i])
+        all_ended = all(s.progress == AFTER_ALL for s in self.streams)
+        for stream in self.streams:
+            stream.take_effect(self.batch, ends_close=self.ends_close and not all_ended)
+        self.horizon = self._horizon()
+        found = window_join(self.released(), [s.spec.window for s in self.streams])
         if self.holds is not None:
-            pairs = [(a, b) for a, b in pairs if self.holds(a, b)]
-        new = [p for p in pairs if p not in self._paired]
-        self._paired = pairs
-        self._stored = stored = (self.stored(0), self.stored(1))
-        alone: tuple[list[Tuple], list[Tuple]] = ([], [])
-        for i in (0, 1):
+            found = [(a, b) for a, b in found if self.holds(a, b)]
+        known = {tuple(map(id, combination)) for combination in self._found}
+        new = [c for c in found if tuple(map(id, c)) not in known]
+        self._found = found
+        self._alive = [self._inside(i) for i in range(len(self.streams))]
+        self._stored = stored = tuple(self.stored(i) for i in range(len(self.streams)))
+        alone: tuple[list[Tuple], ...] = tuple([] for _ in self.streams)
+        for i in self.query.preserved:
             leaving = [t for t in self.streams[i].good if t not in stored[i] and t not in self._gone[i]]
             self._gone[i].extend(leaving)
-            if i in self.query.preserved:
-                alone[i].extend(t for t in leaving if self._matched(i, t) == (self.query.how == "semi"))
+            alone[i].extend(t for t in leaving if self._matched(i, t) == (self.query.how == "semi"))
             if self.query.pads(i):
                 alone[i].extend(heard[i][2])
-        found = new if self.query.pairs else []
-        return Outcome((heard[0][0], heard[1][0]), (heard[0][1], heard[1][1]), found, alone, stored)
+        late, violations = (tuple(h[part] for h in heard) for part in (0, 1))
+        return Outcome(late, violations, new if self.query.pairs else [], alone, stored)
+
+    def _horizon(self) -> int:
+        """Combinations come out once the newest tuple stands before this.
+
+        Rows can be counted as far as their stream's progress; a lazy join goes from one multiple of its interval to
+        the next.
+        """
+        known = min([AFTER_ALL, *(s.progress for s in self.streams if isinstance(s.spec.window, RowsWindow))])
+        if self.every:
+            least = min(known, *(s.progress for s in self.streams))
+            known = least if least in (BEFORE_ALL, AFTER_ALL) else least - least % self.every
+        return max(known, self.horizon)
+
+    def released(self) -> list[list[Tuple]]:
+        """Of every stream the tuples that take part by now, those without a key included."""
+        return [[t for t in s.shown if t.time < self.horizon] for s in self.streams]
+
+    def pending(self, i: int) -> list[Tuple]:
+        """The others: they wait. Without a key only those that count."""
+        window = self.streams[i].spec.window
+        some = self.streams[i].good
+        if isinstance(window, RowsWindow) and not window.per_key:
+            some = self.streams[i].shown
+        return [t for t in some if t.time >= self.horizon]
 
     def stored(self, i: int) -> list[Tuple]:
-        """Exactly the tuples that something yet to come may match; a semi join is through with a matched row."""
-        own, other = self.streams[i], self.streams[1 - i]
+        """The tuples that something yet to come may match (for two streams exactly those).
+
+        A semi join is through with a matched row.
+        """
         through = self.query.how == "semi" and i == 0
+        others = [s for j, s in enumerate(self.streams) if j != i]
         return [
             t
-            for t in own.good
-            if may_still_match(t, own.spec.window.reach, [other.progress])
-            and not other.closed(t.key)
+            for t in self._alive[i]
+            if not all(s.closed(t.key, self.horizon) for s in others)
+            and not (len(others) > 1 and self._dead(t.key))
             and not (through and self._matched(i, t))
         ]
+
+    def _inside(self, i: int) -> list[Tuple]:
+        """Tuples that windows alone would keep: one of another stream that is yet to come may be near enough."""
+        stream, known = self.streams[i], self.released()[i]
+        yet = min(min(s.progress, self.horizon) for j, s in enumerate(self.streams) if j != i)
+        ends = [(t, last_instant(t, known, stream.spec.window)) for t in known if None not in t.key]
+        return [t for t, end in ends if end >= max(yet, t.time)]
+
+    def _dead(self, key: tuple[Any, ...]) -> bool:
+        """Whether some stream has closed the key and has no tuple of it left, while no unmatched row is a result."""
+        held = self._stored if len(self.streams) == 2 else self._alive
+        return any(
+            s.closed(key, self.horizon)
+            and not any(self.query.pads(j) for j in range(len(self.streams)) if j != i)
+            and not any(same_key(t.key, key) for t in held[i])
+            for i, s in enumerate(self.streams)
+        )
 
     def finished(self, key: tuple[Any, ...]) -> bool:
         """Whether no result with this key can come any more, and the streams have said so.
 
-        Both have closed it; or one has and holds no tuple of it, unless unmatched rows of the other are results.
+        All have closed it; or one has and holds no tuple of it, unless unmatched rows of the other are results.
         """
-        closed = [s.closed(key) for s in self.streams]
-        held = [any(same_key(t.key, key) for t in self._stored[i]) for i in (0, 1)]
-        return all(closed) or any(closed[i] and not held[i] and not self.query.pads(1 - i) for i in (0, 1))
+        return all(s.closed(key, self.horizon) for s in self.streams) or self._dead(key)
 
     def _matched(self, i: int, t: Tuple) -> bool:
-        return any(pair[i] is t for pair in self._paired)
+        return any(combination[i] is t for combination in self._found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic
@@ -11,10 +12,12 @@ import pyarrow as pa
 
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import Counters
+from watersmeet.model.plain import plain_column
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.order import Order
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
 #: Rows of a batch, by their places.
@@ -172,3 +175,21 @@ class RunningJoin(ABC, Generic[IndexT]):
         names = [(0, c) for c in first.key] + [(0, c) for c in first.payload] + [(1, c) for c in second.payload]
         schema = self.query.schema
         return pa.table([sides[side].column(c) for side, c in names], names=schema.names)
+
+
+def spell_punctuations(
+    announced: Sequence[pa.RecordBatch],
+    ranges: Sequence[tuple[Any, Any]],
+    order: Callable[[], Order] | None,
+    progress: int,
+) -> list[str]:
+    """Finished keys, intervals of them (in `order`), and how far the output has come, each as JSON."""
+    said = []
+    for rows in announced:
+        said += [json.dumps({"key": key}) for key in zip(*map(plain_column, rows.columns), strict=True)]
+    for low, high in ranges:
+        assert order is not None, "an interval has an order"
+        said.append(json.dumps({"range": order().spell(low, high)}))
+    if progress > BEFORE_ALL:
+        said.append(json.dumps({"heartbeat": progress}) if progress < AFTER_ALL else json.dumps({"end": True}))
+    return said

@@ -17,6 +17,7 @@ class Counters:
     null_keys: int = 0
     probed: int = 0  # stored tuples looked at while probing
     results: int = 0
+    suppressed: int = 0  # results beyond `max_matches_per_row`
     inserted: int = 0  # tuples that entered the state
     checked: int = 0  # buckets looked into for tuples to invalidate
     invalidated: int = 0  # tuples that left it because their window had passed

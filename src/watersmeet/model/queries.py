@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model.predicates import Predicate
 from watersmeet.model.punctuations import Ordered, Promise
-from watersmeet.model.windows import TimeWindow, Window
+from watersmeet.model.windows import RowsWindow, TimeWindow, Window
 
 #: What a distance between keys of a type is.
 _SLACK: tuple[tuple[Any, tuple[type, ...]], ...] = (
@@ -51,7 +51,7 @@ class StreamSpec:
     delay: int = 0
     promises: tuple[Promise, ...] = ()
     tellers: int = 0  # shards of the join whose output this is: progress is then told by them, not seen
-    order_by: str | None = None
+    order_by: str | None = None  # the column that breaks ties of times
     idle_after: int | None = None  # microseconds of the other streams' time in which it shows nothing
 
     def __post_init__(self) -> None:
@@ -159,6 +159,12 @@ class JoinQuery:
             raise QueryError(f"a join needs at least two streams; {len(self.streams)} given.")
         if self.how not in HOW:
             raise QueryError(f'`how` is "{self.how}"; a join is one of {", ".join(HOW)}.')
+        if len(self.streams) > 2 and self.how != "inner":
+            raise QueryError(
+                f'`how` is "{self.how}" and there are {len(self.streams)} streams; which rows are unmatched is '
+                "defined for two.",
+                hint='take how="inner", or join two of them first and the result with the next (`as_stream`).',
+            )
         first = self.streams[0]
         for other in self.streams[1:]:
             if len(other.key) != len(first.key):
@@ -217,6 +223,9 @@ class JoinQuery:
                     "window": s.window.length if isinstance(s.window, TimeWindow) else None,
                     "closed": s.window.closed if isinstance(s.window, TimeWindow) else None,
                     "delay": s.delay,
+                    **(
+                        {"rows": s.window.rows, "per key": s.window.per_key} if isinstance(s.window, RowsWindow) else {}
+                    ),
                     **({"tellers": s.tellers} if s.tellers else {}),
                     **({"order_by": s.order_by} if s.order_by is not None else {}),
                     **({"idle_after": s.idle_after} if s.idle_after is not None else {}),

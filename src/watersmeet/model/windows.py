@@ -48,4 +48,29 @@ class Unbounded:
         return FOREVER
 
 
-Window = TimeWindow | Unbounded
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """A tuple is in the window at `now` iff it is one of the last `rows` of its stream with ``ts <= now``.
+
+    With `per_key` they are counted among the tuples of its key. Ties of times are broken by the stream's `order_by`
+    column, then by the bytes of the row.
+    """
+
+    rows: int
+    per_key: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.rows) is not int or self.rows < 1:
+            raise WindowError(
+                f"`rows` is {self.rows!r}; a window of rows holds at least the newest one, so it is a whole number "
+                "from 1 on.",
+                hint="give how many of the last rows count, or a duration for a window by time.",
+            )
+
+    @property
+    def reach(self) -> int:
+        """Time alone never ends it."""
+        return FOREVER
+
+
+Window = TimeWindow | Unbounded | RowsWindow

@@ -50,8 +50,8 @@ class ClosedKeys:
 
     def close(self, keys: Keys, times: Int64s) -> None:
         """Close single keys at these times, but for those in a range that is closed already."""
-        if self._has_ranges():
-            open_ = ~self._within(self.order().of_keys(keys))
+        if self.has_ranges():
+            open_ = ~self.within(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
         nodes, sooner = self.lists.close(np.flatnonzero(keys.valid), times, keys)
         self.filter.note(keys.words)
@@ -70,10 +70,10 @@ class ClosedKeys:
             self.ranges, self.merged = Ranges(order), Ranges(order)
         return self.ranges.order
 
-    def _has_ranges(self) -> bool:
+    def has_ranges(self) -> bool:
         return bool(self.ranges) or bool(self.merged)
 
-    def _within(self, places: Orders) -> Bools:
+    def within(self, places: Orders) -> Bools:
         """Which of these places lie in a closed range."""
         assert self.ranges is not None
         assert self.merged is not None
@@ -97,9 +97,9 @@ class ClosedKeys:
             marks = self.lists.marks(nodes)
             after = times[which[some]] > self.lists.lists.closing[nodes]
             out[some] = (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
-        if self._has_ranges() or self.pending_ranges:
+        if self.has_ranges() or self.pending_ranges:
             places = self.order().of_keys(keys)[which]
-            out |= self._within(places)
+            out |= self.within(places)
             for low, high, time in self.pending_ranges:
                 out |= self.order().inside(places, low, high) & (times[which] > time)
         return out
@@ -123,17 +123,17 @@ class ClosedKeys:
         if self.lists.closings:
             some = self.filter.suspects(which, keys)
             out[some] = self.lists.marks(self.lists.nodes_of(which[some], keys)) >= kernel.CLOSED
-        if self._has_ranges():
-            out |= self._within(self.order().of_keys(keys)[which])
+        if self.has_ranges():
+            out |= self.within(self.order().of_keys(keys)[which])
         return out
 
     def closed_nodes(self, other: ValueLists, nodes: Int64s) -> Bools:
         """Which of these nodes of another stream lie in a range that this one has closed."""
-        if not self._has_ranges() or not nodes.size:
+        if not self.has_ranges() or not nodes.size:
             return np.zeros(nodes.size, np.bool_)
         lists = other.lists
         places = self.order().of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
-        return self._within(places)
+        return self.within(places)
 
     # ------------------------------------------------------------ taking effect
 
@@ -172,11 +172,22 @@ class ClosedKeys:
             lists.closing[inside] = time
             effect.nodes = np.concatenate([effect.nodes, inside])
 
-    def finished_parts(self, low: Any, high: Any) -> list[tuple[Any, Any]]:
-        """A range just closed, without the keys of which tuples are still held (and that are not announced)."""
+    def close_inside(self, keys: Keys, time: int) -> None:
+        """Close single keys of a range just closed by themselves, as `mark_inside` does with those stored."""
+        which = np.arange(len(keys))
+        self.lists.close(which, np.full(len(keys), time, np.int64), keys)
+        self.filter.note(keys.words)
+        nodes = self.lists.nodes_of(which, keys)
+        self.pending_nodes = self.pending_nodes[~np.isin(self.pending_nodes, nodes)]
+        self.lists.lists.mark[nodes] = np.maximum(self.lists.lists.mark[nodes], kernel.CLOSED)
+
+    def finished_parts(self, low: Any, high: Any, waiting: Int64s | None = None) -> list[tuple[Any, Any]]:
+        """A range just closed, without the keys of which tuples are still held or waited for (and not announced)."""
         lists, words = self.lists.lists, self.order().words
         inside = self.index.between(low, high)
         held = inside[(lists.oldest[inside] >= 0) & (lists.mark[inside] < kernel.ANNOUNCED)]
+        if waiting is not None:
+            held = np.union1d(held, waiting)
         parts = []
         for place in np.sort(self.index.places(held)).tolist():
             parts.append((low, place - 1 if words else place))

@@ -32,6 +32,17 @@ class Promises(RememberedKeys):
         self.open_keys: pa.RecordBatch | None = None
         self.largest: Any = None  # largest key seen, as a place in the order
 
+    def admit(self, arrivals: Arrivals, batch: Batch, progress: int) -> Bools:
+        """Take down what a batch promises; tells which of its tuples come against the stream's word."""
+        told = self.spec.tellers > 0  # what a join says of its output stands behind the rows of the batch
+        if batch.closings is not None and not told:
+            self.hear(batch.closings)
+        self.hear_largest(batch, progress)
+        broken = self.broken(arrivals.which, arrivals.times, arrivals.keys)
+        if batch.closings is not None and told:
+            self.hear(batch.closings)
+        return broken | self.hear_tuples(arrivals, ~broken, batch, progress)
+
     def hear(self, closings: Closings) -> None:
         """Take promises down as pending."""
         if closings.keys.num_rows:

@@ -50,7 +50,7 @@ class RememberedKeys(ClosedKeys):
 
     def release(self, effect: Effect) -> None:
         """Let go of single closings that a range says as well, of keys of which nothing is stored any more."""
-        if not self._has_ranges():
+        if not self.has_ranges():
             return
         lists = self.lists.lists
         inside = [self.index.between(low, high) for low, high, _ in effect.intervals]

@@ -85,6 +85,16 @@ class StreamState(Generic[IndexT]):
         for found in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track):
             yield found[:, np.argsort(found[2].astype(np.uint16), kind="stable")]  # a radix sort
 
+    def take(self: StreamState[ValueLists], slots: Int64s, columns: list[str]) -> pa.Table:
+        """Rows of stored tuples, in the order given."""
+        numbers = self.lists.segment[slots]
+        if (numbers == numbers[0]).all():
+            return self.segments.take(numbers, self.lists.row[slots], columns)
+        grouped = np.argsort(numbers.astype(np.uint16), kind="stable")
+        back = np.empty_like(grouped)
+        back[grouped] = np.arange(grouped.size)
+        return self.segments.take(numbers[grouped], self.lists.row[slots[grouped]], columns).take(pa.array(back))
+
     def expire_before(self, time: int) -> int:
         """Forget tuples with ``ts < time``."""
         return self.lists.expire_before(time, self.segments.left)

@@ -239,3 +239,11 @@ class ValueLists:
         if need > have:
             self._parts[part] = self.arrays.grow(f"{self.name}.{part}", self._parts[part], max(need, have + have // 2))
             self.lists = kernel.views(self._parts)
+
+    def keys_of(self, nodes: Int64s) -> Keys:
+        """The keys of these nodes."""
+        lengths = self.lists.length[nodes].astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        closings.gather(self.lists.arena, self.lists.at[nodes], self.lists.length[nodes], data)
+        return Keys(self.lists.word[nodes], data, offsets, np.ones(nodes.size, np.bool_))

@@ -1,0 +1,236 @@
+"""Windows of rows: which tuples of a stream are among its last, or among the last of their key.
+
+Tuples take part in the order of their stream (see `RunningMultiway.horizon`), so the n-th tuple behind one is known
+when it comes, and with it the last instant at which the first is in its window: its *limit*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.joins.grouped import Groups
+from watersmeet.kernels import lists as kernel
+from watersmeet.kernels import multiway
+from watersmeet.model.batches import AFTER_ALL
+from watersmeet.model.queries import StreamSpec
+from watersmeet.model.windows import RowsWindow
+from watersmeet.state.arrays import AnyArray
+from watersmeet.state.keys import Int64s, Keys
+from watersmeet.state.promises import row_ranks, value_ranks
+from watersmeet.state.segments import Segment
+from watersmeet.state.stream_state import Arrivals, StreamState
+from watersmeet.state.value_lists import ValueLists
+
+#: The limit of a tuple that nothing has pushed out yet; an end of all streams is beyond it.
+ENDLESS = AFTER_ALL - 1
+#: The column in which stored rows carry their place in the stream.
+POSITION = "watersmeet position"
+#: Durable limits are written anew when they have come to stand in so many segments.
+MOST_PIECES = 32
+
+_NONE = np.empty(0, np.int64)
+
+
+class CountedState(StreamState[ValueLists]):
+    """The state of a stream whose rows are counted: beside each stored tuple its limit and its place in the stream."""
+
+    def __init__(self, spec: StreamSpec, lists: ValueLists) -> None:
+        assert isinstance(spec.window, RowsWindow), "other windows need no counting"
+        super().__init__(replace(spec, schema=spec.schema.append(pa.field(POSITION, pa.int64()))), lists)
+        self.stream = spec
+        self.window = spec.window
+        self.count = 0  # tuples that have taken part
+        self.limit = self._array("limit", 1, np.int64)
+        self.place = self._array("place", 1, np.int64)
+        self.last = self._array("last", 0 if self.window.per_key else self.window.rows, np.int32, kernel.NIL)
+        self._leaving: tuple[Int64s, Int64s] | None = None  # slots with a known limit and that, ascending
+        self._limits: Int64s = _NONE  # of the rows of the batch
+        self._known: list[tuple[Int64s, Int64s]] = []  # positions and limits to be made durable
+        self._read: list[tuple[int, pa.RecordBatch]] = []  # segments read back, and ...
+        self._read_limits: list[pa.RecordBatch] = []  # ... limits, to be taken up together
+
+    def _array(self, name: str, n: int, kind: type, value: int = 0) -> AnyArray:
+        arrays, name = self.lists.arrays, f"{self.lists.name}.{name}"
+        found = arrays.attach(name, kind)
+        if found is None:
+            found = arrays.allocate(name, max(n, 1), kind)
+            found[:] = value
+        return found
+
+    def _fit(self) -> None:
+        """As many entries as there are slots."""
+        need = self.lists.lists.time.size
+        if self.limit.size < need:
+            self.limit = self.lists.arrays.grow(f"{self.lists.name}.limit", self.limit, need)
+            self.place = self.lists.arrays.grow(f"{self.lists.name}.place", self.place, need)
+
+    # ------------------------------------------------------------ tuples in
+
+    def in_order(self, rows: pa.RecordBatch) -> Arrivals:
+        """Tuples that take part from now on, in the order of the stream and with their places in it."""
+        times, _ = self.read(rows)
+        rows = rows.take(pa.array(stream_order(self.stream, rows, times)))
+        positions = pa.array(np.arange(self.count, self.count + rows.num_rows))
+        times, keys = self.read(rows)
+        self._count(rows, times, keys)
+        rows = pa.record_batch([*rows.columns, positions], schema=self.spec.schema)
+        # one that as many of its own instant push out is never in its window
+        return Arrivals(rows, times, keys, np.flatnonzero(keys.valid & (self._limits >= times)))
+
+    def _count(self, rows: pa.RecordBatch, times: Int64s, keys: Keys) -> None:
+        """Limits of these tuples, and of those that they push out."""
+        self._fit()
+        self._limits = np.full(times.size, ENDLESS, np.int64)
+        pushed = self._push_keys(rows, times, keys) if self.window.per_key else self._push(times)
+        self.count += times.size
+        self._leave(pushed)
+
+    def _push(self, times: Int64s) -> Int64s:
+        n = self.window.rows
+        self._limits[: max(0, times.size - n)] = times[n:] - 1
+        positions = np.arange(max(0, self.count - n), min(self.count, self.count + times.size - n))
+        slots: Int64s = self.last[positions % n].astype(np.int64)
+        there = (slots != kernel.NIL) & (self.place[slots] == positions) & self.lists.alive(slots)
+        slots, positions = slots[there], positions[there]
+        self.limit[slots] = times[positions + n - self.count] - 1
+        self._known.append((positions, self.limit[slots]))
+        self.last[np.arange(self.count + max(0, times.size - n), self.count + times.size) % n] = kernel.NIL
+        return slots
+
+    def _push_keys(self, rows: pa.RecordBatch, times: Int64s, keys: Keys) -> Int64s:
+        n, keyed = self.window.rows, np.flatnonzero(keys.valid)
+        if not keyed.size:
+            return _NONE
+        group = Groups.of([rows.column(k).take(pa.array(keyed)) for k in self.spec.key])
+        by_key = np.argsort(group.number, kind="stable")
+        number, when, places = group.number[by_key], times[keyed[by_key]], keyed[by_key]
+        same = number[n:] == number[:-n] if number.size > n else np.zeros(0, np.bool_)
+        self._limits[places[: same.size][same]] = when[n:][same] - 1
+        starts = np.searchsorted(number, np.arange(group.count + 1))
+        nodes = self.lists.nodes_of(keyed[group.first], keys)
+        out = np.empty(min(len(self.lists), keyed.size), np.int64)
+        return out[: multiway.push_out(self.lists.lists, self.limit, nodes, starts, when, n, out)]
+
+    def limits(self, which: Int64s) -> Int64s:
+        """Limits of these rows of the batch."""
+        return self._limits[which]
+
+    def insert(self, arrivals: Arrivals, which: Int64s) -> None:
+        before = arrivals.slots.size
+        super().insert(arrivals, which)
+        self._fit()
+        slots = arrivals.slots[before:]
+        self.limit[slots] = self._limits[which]
+        self.place[slots] = self.count - arrivals.times.size + which
+        if not self.window.per_key:
+            self._fill(slots)
+            some = self._limits[which] < ENDLESS
+            self._known.append((self.place[slots[some]], self.limit[slots[some]]))
+        self._leave(slots)
+
+    def _fill(self, slots: Int64s) -> None:
+        """Note where the last tuples of the stream are stored."""
+        slots = slots[self.place[slots] >= self.count - self.window.rows]
+        self.last[self.place[slots] % self.window.rows] = slots
+
+    # ------------------------------------------------------------ tuples out
+
+    def _leave(self, slots: Int64s) -> None:
+        """Of these tuples, those that are pushed out will leave."""
+        slots = slots[self.limit[slots] < ENDLESS]
+        if self._leaving is not None and slots.size:
+            both, limits = (np.concatenate(p) for p in zip(self._leaving, (slots, self.limit[slots]), strict=True))
+            order = np.argsort(limits, kind="stable")
+            self._leaving = both[order], limits[order]
+
+    def expire_limits(self, before: int) -> tuple[int, Int64s]:
+        """Forget tuples whose limit is older than `before`; how many, and closed nodes that lost their last tuple."""
+        self._fit()
+        if self._leaving is None:  # the state was another process's
+            self._leaving = _NONE, _NONE
+            self._leave(self.lists.living())
+        slots, limits = self._leaving
+        at = int(np.searchsorted(limits, before))
+        self._leaving = slots[at:], limits[at:]
+        gone = np.unique(slots[:at])  # slots may have been taken again, by tuples that stay
+        gone = gone[self.lists.alive(gone) & (self.limit[gone] < before)]
+        if before > ENDLESS:
+            gone = self.lists.living()
+        nodes = np.unique(self.lists.lists.node[gone]).astype(np.int64)
+        nodes = nodes[self.lists.lists.mark[nodes] == kernel.CLOSED]
+        self.lists.discard(gone, self.segments.left)
+        return int(gone.size), nodes[self.lists.lists.oldest[nodes] == kernel.NIL]
+
+    # ------------------------------------------------------------ the durable form
+
+    def deltas(self, known: int) -> list[tuple[pa.RecordBatch, bool]]:
+        """Limits that became known since the last time, of tuples that are still stored; per key they can be told."""
+        if self.window.per_key:
+            return []
+        parts, self._known = self._known, []
+        if known >= MOST_PIECES:
+            slots = self.lists.living()
+            slots = slots[self.limit[slots] < ENDLESS]
+            return [(_limits(self.place[slots], self.limit[slots]), True)]
+        positions, limits = (np.concatenate([_NONE, *(p[i] for p in parts)]) for i in (0, 1))
+        some = np.isin(positions, self.place[self.lists.living()]) if positions.size else np.zeros(0, np.bool_)
+        return [(_limits(positions[some], limits[some]), False)] if some.any() else []
+
+    def restore(self, segment: Segment, alive_from: int) -> None:
+        """Keep a segment read back; its rows are stored, in the order of the stream, when all are there."""
+        self._read.append((self.segments.add(segment, segment.rows.num_rows), segment.rows))
+
+    def replay(self, limits: pa.RecordBatch) -> None:
+        self._read_limits.append(limits)
+
+    def restored(self) -> None:
+        """Store what was read, and find out what pushes out whom."""
+        if self._read:
+            rows = pa.Table.from_batches([part for _, part in self._read]).combine_chunks().to_batches()[0]
+            numbers = np.repeat([number for number, _ in self._read], [part.num_rows for _, part in self._read])
+            within = np.concatenate([np.arange(part.num_rows) for _, part in self._read])
+            times, keys = self.read(rows)
+            places = rows.column(POSITION).to_numpy()
+            which = np.argsort(places, kind="stable")
+            which, slots = self.lists.insert(which, times, keys, 0)
+            self.lists.segment[slots], self.lists.row[slots] = numbers[which], within[which]
+            self._fit()
+            self.place[slots], self.limit[slots] = places[which], ENDLESS
+        self._fit()
+        living = self.lists.living()
+        if self.window.per_key:
+            nodes = np.unique(self.lists.lists.node[living]).astype(np.int64)
+            multiway.limits_by_key(self.lists.lists, self.limit, nodes, self.window.rows, ENDLESS)
+        else:
+            self._take_limits(living)
+            self.last[:] = kernel.NIL
+            self._fill(living)
+        self._read, self._read_limits, self._leaving = [], [], None
+
+    def _take_limits(self, living: Int64s) -> None:
+        by_place = living[np.argsort(self.place[living])]
+        for part in self._read_limits:
+            positions, limits = (column.to_numpy() for column in part.columns)
+            at = np.searchsorted(self.place[by_place], positions)
+            there = at < by_place.size
+            there[there] = self.place[by_place[at[there]]] == positions[there]
+            self.limit[by_place[at[there]]] = limits[there]
+
+
+def stream_order(spec: StreamSpec, rows: pa.RecordBatch, times: Int64s) -> Int64s:
+    """Rows by time, then by the `order_by` column (NULLs first), then by their bytes."""
+    _, inverse, counts = np.unique(times, return_inverse=True, return_counts=True)
+    ties = np.flatnonzero(counts[inverse] > 1)
+    tied = rows.take(pa.array(ties))
+    ranks = np.zeros((2, times.size), np.int64)
+    ranks[0, ties] = row_ranks(tied)
+    if spec.order_by is not None:
+        ranks[1, ties] = value_ranks(tied.column(spec.order_by))
+    return np.lexsort((ranks[0], ranks[1], times))
+
+
+def _limits(positions: Int64s, limits: Int64s) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(positions), pa.array(limits)], names=["position", "limit"])

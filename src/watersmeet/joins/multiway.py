@@ -1,0 +1,302 @@
+"""What running joins of several streams have in common: admission, the horizon, forgetting, the durable form."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.joins.agreement import Agreement
+from watersmeet.joins.counting import CountedState
+from watersmeet.joins.orders import Order, per_origin
+from watersmeet.joins.running import RunningJoin, spell_punctuations
+from watersmeet.joins.waiting import WaitingState
+from watersmeet.kernels import lists as kernel
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow
+from watersmeet.state.arrays import Arrays
+from watersmeet.state.keys import Int64s, encode
+from watersmeet.state.log import Delta, Entry
+from watersmeet.state.merging import Mine
+from watersmeet.state.promises import Promises
+from watersmeet.state.stream_state import Arrivals, StreamState
+from watersmeet.state.value_lists import ValueLists
+
+#: Combinations that are handed out, or worked on at one level, at a time.
+CHUNK = 1 << 18
+
+
+class RunningMultiway(RunningJoin[ValueLists]):
+    """Several streams at work. Subclasses say how a batch is evaluated; what is kept, and when it goes, stands here.
+
+    `order` may be set between any two steps: nothing is kept but the streams' own tuples, so no result depends on it.
+    """
+
+    in_place = False  # whether one order of all streams has a new tuple stand where its stream does
+
+    def __init__(
+        self,
+        query: JoinQuery,
+        order: Order | None = None,
+        every: int | None = None,
+        expiration: int | None = None,
+        max_matches_per_row: int | None = None,
+        arrays: Arrays | None = None,
+    ) -> None:
+        self.own: list[StreamState[ValueLists]] = [
+            (CountedState if isinstance(s.window, RowsWindow) else StreamState)(s, ValueLists(str(i), arrays))
+            for i, s in enumerate(query.streams)
+        ]
+        self.counted = [s for s in self.own if isinstance(s, CountedState)]
+        self.every = every or 0
+        self.expiration = expiration or 0
+        self.max_matches = max_matches_per_row
+        self.waits = bool(self.counted or every)
+        self.waiting = [
+            WaitingState(s, ValueLists(f"{i}.waiting", arrays)) for i, s in enumerate(query.streams) if self.waits
+        ]
+        super().__init__(query, [*self.own, *self.waiting])
+        self.order = order
+        self.agreement = Agreement(query, self.own, self.waiting)
+        self._unkeyed: list[Int64s] = []
+
+    @property
+    def order(self) -> Order:
+        """The order in which the combinations of new tuples are found, for each stream that these may come from."""
+        return self._order
+
+    @order.setter
+    def order(self, order: Order | None) -> None:
+        self._order = per_origin(order, len(self.query.streams), in_place=self.in_place)
+
+    @property
+    def promises(self) -> list[Promises]:
+        return self.agreement.promises
+
+    # ------------------------------------------------------------ a batch
+
+    def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
+        self.violations = []
+        self.agreement.begin()
+        self._unkeyed = []
+        self._begin(batches)
+        if self.waits:
+            self._release()
+        for i in range(len(self.own)):
+            self._drop_dead(i, self.arrivals[i])
+        effects = self.agreement.take_effect(self.progress)
+        yield from self._evaluate()
+        touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
+        self.counters.purged += self.agreement.settle(effects, touched)
+        self.agreement.trim()
+        self.announced, self.announced_ranges = self.agreement.announced, self.agreement.announced_ranges
+        self.counters.announced = sum(rows.num_rows for rows in self.announced)
+        self.counters.announced_ranges = len(self.announced_ranges)
+        self.counters.stored = sum(map(len, self.streams))
+        self.counters.stale = sum(map(self._stale, range(len(self.own)))) if self.expiration else 0
+
+    @abstractmethod
+    def _evaluate(self) -> Iterator[pa.Table]:
+        """Results of the new tuples (`arrivals`) among themselves and with what is stored; inserts them."""
+
+    def _admit(self, i: int, batch: Batch) -> Arrivals:
+        """Set apart what is late, what has no key, and what comes against the stream's own word."""
+        arrivals = super()._admit(i, batch)
+        self._unkeyed.append(np.flatnonzero((arrivals.times >= self.progress[i]) & ~arrivals.keys.valid))
+        broken = self.promises[i].admit(arrivals, batch, self.progress[i])
+        self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
+        self.counters.violations += int(np.count_nonzero(broken))
+        arrivals.which = arrivals.which[~broken]
+        return arrivals
+
+    def _release(self) -> None:
+        """Let tuples before the horizon take part, those of earlier batches included; the others wait."""
+        came, self.arrivals = self.arrivals, []
+        waiting = []
+        for i, (new, state, wait) in enumerate(zip(came, self.own, self.waiting, strict=True)):
+            which = new.which
+            if isinstance(state, CountedState) and not state.window.per_key:
+                which = np.union1d(which, self._unkeyed[i])  # they count
+            ready = new.times[which] < self.horizon
+            released = pa.concat_batches([new.rows.take(pa.array(which[ready])), *wait.release(self.horizon)])
+            if isinstance(state, CountedState):
+                self.arrivals.append(state.in_order(released))
+            else:
+                times, keys = state.read(released)
+                self.arrivals.append(Arrivals(released, times, keys, np.arange(times.size)))
+            waiting.append(Arrivals(new.rows, *wait.read(new.rows), which[~ready]))
+            wait.insert(waiting[-1], waiting[-1].which)
+        self.arrivals += waiting
+
+    def _drop_dead(self, i: int, arrivals: Arrivals) -> None:
+        """Tuples of keys that are finished go unread."""
+        if not self.agreement.silent:
+            dead = self.agreement.dead(i, arrivals.which, arrivals.keys)
+            self.counters.purged += int(np.count_nonzero(dead))
+            arrivals.which = arrivals.which[~dead]
+
+    def _insert(self, i: int, which: Int64s) -> None:
+        self.own[i].insert(self.arrivals[i], which)
+        self.counters.inserted += which.size
+
+    def _limits(self, i: int, which: Int64s) -> Int64s:
+        """The last instants at which these rows of the batch are in their window."""
+        state = self.own[i]
+        if isinstance(state, CountedState):
+            return state.limits(which)
+        return self.arrivals[i].times[which] + state.spec.window.reach
+
+    def _table(self, slots: Sequence[Int64s]) -> pa.Table:
+        """Combinations of stored tuples, the new ones of the batch among them; a slot of every stream each."""
+        self.counters.results += slots[0].size
+        columns: list[pa.ChunkedArray] = []
+        for j, mine in enumerate(slots):
+            columns += self.own[j].take(mine, self._wanted(j)).columns
+        return pa.table(columns, names=self.query.schema.names)
+
+    def _wanted(self, j: int) -> list[str]:
+        """Columns that stream j gives to a result; key values are those of the first stream's tuple."""
+        spec = self.query.streams[j]
+        return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
+
+    def _within_bound(self, rows: Int64s, given: Int64s) -> Int64s:
+        """Places of results that come out: the first of each row, as long as it has not had its share (`given`)."""
+        assert self.max_matches is not None, "there is a bound"
+        by_row = np.argsort(rows, kind="stable")
+        some, first, counts = np.unique(rows[by_row], return_index=True, return_counts=True)
+        rank = np.empty(rows.size, np.int64)
+        rank[by_row] = np.arange(rows.size) - np.repeat(first, counts)
+        kept = np.flatnonzero(rank + given[rows] < self.max_matches)
+        given[some] += counts
+        self.counters.suppressed += int(rows.size - kept.size)
+        return kept
+
+    # ------------------------------------------------------------ forgetting
+
+    @property
+    def horizon(self) -> int:
+        """Combinations come out once their newest tuple stands before this; tuples from here on wait.
+
+        Rows can be counted as far as their stream's progress. A lazy join goes from one multiple of its interval to
+        the next. (every = 10, progress 34 and 47: 30.)
+        """
+        known = min([AFTER_ALL, *(p for p, s in zip(self.progress, self.own, strict=True) if s in self.counted)])
+        if self.every:
+            known = min(known, *self.progress)
+            if BEFORE_ALL < known < AFTER_ALL:
+                known -= known % self.every
+        return known
+
+    def bound(self, i: int) -> int:
+        """No tuple that other streams than i are yet to bring, or that waits, is older than this."""
+        return min(min(p, self.horizon) for j, p in enumerate(self.progress) if j != i)
+
+    def alive_from(self, i: int) -> int:
+        """As for every join; and tuples that wait have gone when the horizon is past them."""
+        if i >= len(self.own):
+            return self.horizon
+        return self.bound(i) - self.query.streams[i].window.reach
+
+    def output_progress(self) -> int:
+        return min(*self.progress, self.horizon)
+
+    def _expire(self, i: int) -> Int64s:
+        """Drop what has left its window; the closed keys that thereby lost their last tuple."""
+        stream, before = self.own[i], self.bound(i)
+        if self.expiration and before < AFTER_ALL:
+            before -= before % self.expiration
+        if isinstance(stream, CountedState):
+            count, emptied = stream.expire_limits(before)
+            self.counters.invalidated += count
+            return emptied
+        before -= stream.spec.window.reach
+        if not stream.lists.closings:
+            self.counters.invalidated += stream.expire_before(before)
+            return np.empty(0, np.int64)
+        gone, emptied = stream.lists.expire(before, stream.segments.left, ring=True)
+        self.counters.invalidated += int(gone.size)
+        return emptied
+
+    def _stale(self, i: int) -> int:
+        """Stored tuples that have left their window."""
+        state, slots = self.own[i], self.own[i].lists.living()
+        if isinstance(state, CountedState):
+            return int(np.count_nonzero(state.limit[slots] < self.bound(i)))
+        return int(np.count_nonzero(state.lists.lists.time[slots] < self.alive_from(i)))
+
+    def _new_nodes(self, k: int) -> Iterator[Int64s]:
+        """Nodes of stream k of the keys that took part in this batch, if any promise may have made them useless."""
+        if self.agreement.silent:
+            return
+        for i in range(len(self.own)) if self.waits else [k]:
+            nodes = self.own[k].lists.nodes_of(self.arrivals[i].which, self.arrivals[i].keys)
+            yield nodes[nodes != kernel.NIL]
+
+    def promised_at(self, i: int) -> int | None:
+        row = self.violations[i].slice(0, 1)
+        return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
+
+    def output_punctuations(self) -> list[str]:
+        order = self.promises[0].order if self.announced_ranges else None
+        return spell_punctuations(self.announced, self.announced_ranges, order, self.output_progress())
+
+    def owns(self, mine: Mine) -> None:
+        for promises in self.promises:
+            promises.mine = mine
+
+    # ------------------------------------------------------------ the durable form
+
+    def notes(self) -> dict[str, Any]:
+        shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
+        return (
+            super().notes()
+            | {
+                "promises": [p.notes() for p in self.promises],
+                "order": [list(o) for o in self._order],
+                "counted": [s.count for s in self.counted],
+            }
+            | ({"shed": shed} if any(shed) else {})
+        )
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        super().recall(notes)
+        for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
+            promises.recall(note)
+        for stream, shed in zip(self.streams, notes.get("shed", []), strict=False):
+            stream.shed = shed
+        for state, count in zip(self.counted, notes.get("counted", []), strict=False):
+            state.count = count
+        if "order" in notes:
+            self.order = tuple(map(tuple, notes["order"]))
+
+    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
+        out = []
+        for i, promises in enumerate(self.promises):
+            known = sum((e.kind, e.stream) == ("closings", i) for e in entries)
+            out += [Delta("closings", i, rows, whole) for rows, whole in promises.deltas(known)]
+        for i, state in enumerate(self.own):
+            if isinstance(state, CountedState):
+                known = sum((e.kind, e.stream) == ("limits", i) for e in entries)
+                out += [Delta("limits", i, rows, whole) for rows, whole in state.deltas(known)]
+        return out
+
+    def replay(self, delta: Delta) -> None:
+        state = self.own[delta.stream]
+        if delta.kind == "limits":
+            assert isinstance(state, CountedState), "only counted streams write limits"
+            state.replay(delta.rows)
+        else:
+            self.promises[delta.stream].replay(delta.rows)
+
+    def restored(self) -> None:
+        for i, stream in enumerate(self.streams):
+            if isinstance(stream, CountedState):
+                stream.restored()
+                stream.expire_limits(self.bound(i))
+            else:
+                stream.expire_before(self.alive_from(i))
+        self.agreement.restored(self.progress)
