@@ -64,7 +64,8 @@ class RunningOneByOne(RunningMultiway):
         reaches = np.array([w.reach for w in windows])
         steady = np.array([not (isinstance(w, RowsWindow) and w.per_key) for w in windows])
         indexed = np.array(self.loops.indexed)
-        streams = tuple(state.lists.lists for state in self.own)
+        arrays = [state.lists.lists for state in self.own]
+        streams = kernel.Streams(*(tuple(getattr(a, field) for a in arrays) for field in kernel.Streams._fields))
         limits = tuple(state.limit if isinstance(state, CountedState) else _NO_LIMITS for state in self.own)
         cursor, levels = np.zeros(kernel.CURSOR, np.int64), np.empty((3, len(self.own)), np.int64)
         cursor[kernel.LEVEL] = lists.NIL

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import circular, closings, hashing, lists, tuple_at_a_time
+from watersmeet.kernels import circular, closings, hashing, lists, multiway, tuple_at_a_time
 from watersmeet.kernels.lists import KINDS
 
 #: The joins over circular buffers; their kernels are warmed for those who use them.
 CIRCULAR = ("nested_loop", "windowed_hash")
+#: Those of several streams. (Their nested loops are compiled on first use, for as many streams as there are.)
+SEVERAL = ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid")
 
 
 def warm_up(*algorithms: str) -> None:
@@ -40,6 +42,12 @@ def warm_up(*algorithms: str) -> None:
     closings.note(bits, one)
     closings.suspects(bits, one, one, one.copy())
     lists.insert(empty, none, one, one, data, two, none)
+    if set(algorithms) & set(SEVERAL):
+        cursor = np.array([0, lists.NIL, 0])
+        for room in (none, one.copy()):
+            multiway.extend(empty, none, 0, none, none, none, cursor, one.copy(), one.copy(), room, room)
+        multiway.push_out(empty, none, none, one, none, 1, none)
+        multiway.limits_by_key(empty, none, none, 1, 0)
 
 
 def _warm_up_circular() -> None:
