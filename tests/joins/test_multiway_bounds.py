@@ -303,6 +303,15 @@ def test_a_window_of_rows_holds_one_at_least(n: Any) -> None:
         RowsWindow(n)
 
 
+@pytest.mark.parametrize("name", ["hash", "nested_loop", "pwjoin", "windowed_hash"])
+def test_joins_that_know_time_only_refuse_to_count_rows(name: str) -> None:
+    query = JoinQuery((spec(0, TimeWindow(1)), spec(1, RowsWindow(3))))
+    with pytest.raises(
+        WindowError, match=r'^stream `b` has a window of 3 rows; .*\nHint: use algorithm="general_lazy"'
+    ):
+        plan(query, name, **({"buckets": 4} if name == "windowed_hash" else {}))
+
+
 def test_ties_are_broken_by_a_column_that_there_is() -> None:
     with pytest.raises(ColumnError, match=r"^stream `a` has no column `x` to be ordered by"):
         spec(0, RowsWindow(1), order_by="x")

@@ -49,7 +49,7 @@ class CountedState(StreamState[ValueLists]):
         self.last = self._array("last", 0 if self.window.per_key else self.window.rows, np.int32, kernel.NIL)
         self._leaving: tuple[Int64s, Int64s] | None = None  # slots with a known limit and that, ascending
         self._limits: Int64s = _NONE  # of the rows of the batch
-        self._known: list[tuple[Int64s, Int64s]] = []  # positions and limits to be made durable
+        self._known: list[tuple[Int64s, Int64s]] = []  # slots and places of tuples with limits to be made durable
         self._read: list[tuple[int, pa.RecordBatch]] = []  # segments read back, and ...
         self._read_limits: list[pa.RecordBatch] = []  # ... limits, to be taken up together
 
@@ -97,7 +97,7 @@ class CountedState(StreamState[ValueLists]):
         there = (slots != kernel.NIL) & (self.place[slots] == positions) & self.lists.alive(slots)
         slots, positions = slots[there], positions[there]
         self.limit[slots] = times[positions + n - self.count] - 1
-        self._known.append((positions, self.limit[slots]))
+        self._known.append((slots, positions))
         self.last[np.arange(self.count + max(0, times.size - n), self.count + times.size) % n] = kernel.NIL
         return slots
 
@@ -128,8 +128,8 @@ class CountedState(StreamState[ValueLists]):
         self.place[slots] = self.count - arrivals.times.size + which
         if not self.window.per_key:
             self._fill(slots)
-            some = self._limits[which] < ENDLESS
-            self._known.append((self.place[slots[some]], self.limit[slots[some]]))
+            some = slots[self.limit[slots] < ENDLESS]
+            self._known.append((some, self.place[some]))
         self._leave(slots)
 
     def _fill(self, slots: Int64s) -> None:
@@ -176,9 +176,9 @@ class CountedState(StreamState[ValueLists]):
             slots = self.lists.living()
             slots = slots[self.limit[slots] < ENDLESS]
             return [(_limits(self.place[slots], self.limit[slots]), True)]
-        positions, limits = (np.concatenate([_NONE, *(p[i] for p in parts)]) for i in (0, 1))
-        some = np.isin(positions, self.place[self.lists.living()]) if positions.size else np.zeros(0, np.bool_)
-        return [(_limits(positions[some], limits[some]), False)] if some.any() else []
+        slots, places = (np.concatenate([_NONE, *(p[i] for p in parts)]) for i in (0, 1))
+        slots = slots[self.lists.alive(slots) & (self.place[slots] == places)]  # others may have taken their slots
+        return [(_limits(self.place[slots], self.limit[slots]), False)] if slots.size else []
 
     def restore(self, segment: Segment, alive_from: int) -> None:
         """Keep a segment read back; its rows are stored, in the order of the stream, when all are there."""

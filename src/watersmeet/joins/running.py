@@ -10,14 +10,26 @@ from typing import Any, Generic
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.errors import WindowError
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import Counters, plain
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Int64s
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.order import Order
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
+
+
+def check_windows(query: JoinQuery) -> None:
+    """Refuse windows of rows, for joins that know time only."""
+    for stream in query.streams:
+        if isinstance(stream.window, RowsWindow):
+            raise WindowError(
+                f"stream `{stream.name}` has a window of {stream.window.rows} rows; this join knows windows of time.",
+                hint='use algorithm="general_lazy", which counts rows, for two streams or more.',
+            )
 
 
 class RunningJoin(ABC, Generic[IndexT]):

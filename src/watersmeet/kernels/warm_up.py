@@ -44,8 +44,7 @@ def warm_up(*algorithms: str) -> None:
     lists.insert(empty, none, one, one, data, two, none)
     if set(algorithms) & set(SEVERAL):
         cursor = np.array([0, lists.NIL, 0])
-        for room in (none, one.copy()):
-            multiway.extend(empty, none, 0, none, none, none, cursor, one.copy(), one.copy(), room, room)
+        multiway.extend(empty, none, 0, none, none, none, cursor, none, none, none, none)
         multiway.push_out(empty, none, none, one, none, 1, none)
         multiway.limits_by_key(empty, none, none, 1, 0)
 
