@@ -185,6 +185,42 @@ def test_expiration_may_wait(name: str, interval: int, data: st.DataObject) -> N
         assert join.counters.stale == stale
 
 
+@pytest.mark.parametrize(("expiration", "looked_at"), [(None, [0, 0, 0]), (20, [1, 1, 1])])
+def test_what_is_stale_costs_a_look(expiration: int | None, looked_at: list[int]) -> None:
+    a, b = spec(0, TimeWindow(10)), spec(1, TimeWindow(10))
+    join = plan(JoinQuery((a, b)), "eager", expiration=expiration).start()
+    step(join, [rows(a, (0, 7, 0)), rows(b)])
+    work = []
+    for n in range(3):
+        assert step(join, [rows(a), rows(b, (11 + n, 7, n))]) == []
+        work.append(join.counters.probed)
+    assert work == looked_at
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "index", "looked_at"),
+    [
+        ("naive_multiway", "scan", [0, 0, 0, 3, 3, 9]),
+        ("naive_multiway", "hash", [0, 0, 0, 3, 3, 5]),
+        ("eager", "scan", [0, 0, 0, 3, 3, 5]),
+        ("eager", "hash", [0, 0, 0, 1, 1, 2]),
+        ("hybrid", ("b",), [0, 0, 0, 3, 3, 4]),
+    ],
+)
+def test_the_order_of_the_loops_decides_what_is_looked_at(algorithm: str, index: Any, looked_at: list[int]) -> None:
+    """The table of docs/operators/multiway_loops.md."""
+    specs = [spec(i, TimeWindow(10)) for i in range(3)]
+    join = plan(JoinQuery(tuple(specs)), algorithm, index=index).start()
+    x, y, z = range(3)
+    work, found = [], []
+    for time, (i, key) in enumerate([(0, x), (0, y), (0, z), (1, x), (1, y), (2, y)], 1):
+        batches = [rows(s, (time, key, 0)) if j == i else rows(s) for j, s in enumerate(specs)]
+        found += step(join, batches)
+        work.append(join.counters.probed)
+    assert work == looked_at
+    assert found == [(y, 2, 0, 5, 0, 6, 0)]
+
+
 # ---------------------------------------------------------------- ties
 
 

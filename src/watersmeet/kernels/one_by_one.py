@@ -69,11 +69,12 @@ def limit_of(streams, limits, reaches, k, s):
 
 
 @kernel
-def combine(streams, limits, ranks, reaches, steady, indexed, origins, slots, plans, cursor, levels, out):
+def combine(streams, limits, ranks, reaches, steady, tidy, indexed, origins, slots, plans, cursor, levels, out):
     """Run the entries, or what is left of them, until `out` is full; returns how many combinations are in it.
 
     Entry e is tuple slots[e] of stream origins[e] or, if that is NIL, all tuples of rank e + 1 of that stream.
-    plans[e] is the order of the streams. `steady[k]`: limits of stream k do not increase from newest to oldest.
+    plans[e] is the order of the streams. `steady[k]`: limits of stream k do not increase from newest to oldest; a loop
+    then ends with its window, if windows are kept `tidy`, and else goes through what should have gone as well.
     `levels` keeps, per level, the tuple at hand, the newest time and the least limit so far. A combination is a column
     of `out`: a slot per stream, and the entry. Done when cursor[AT] == origins.size.
     """
@@ -111,15 +112,15 @@ def combine(streams, limits, ranks, reaches, steady, indexed, origins, slots, pl
             while s != NIL:
                 present = ranks[k][s] == rank if k == origin else ranks[k][s] < rank
                 if present:
-                    cursor[PROBED] += not single
                     time, end = streams.time[k][s], limit_of(streams, limits, reaches, k, s)
-                    if end >= newest and time <= least:
-                        if d == 0 or by_key or same_key(streams, outermost, key, k, streams.node[k][s]):
-                            levels[1, d] = max(newest, time)
-                            levels[2, d] = min(least, end)
-                            break
-                    elif end < newest and (by_key or steady[k]):
+                    if tidy and end < newest and (by_key or steady[k]):
                         s = np.int64(NIL)
+                        break
+                    cursor[PROBED] += not single
+                    fits = end >= newest and time <= least
+                    if fits and (d == 0 or by_key or same_key(streams, outermost, key, k, streams.node[k][s])):
+                        levels[1, d] = max(newest, time)
+                        levels[2, d] = min(least, end)
                         break
                 s = np.int64(NIL) if single else np.int64(links[s])
             levels[0, d] = s
