@@ -279,6 +279,15 @@ def test_three_streams_and_a_dead_value() -> None:
     assert join.counters.purged == 2
 
 
+def test_eight_streams() -> None:
+    """One key that all hold, one that the last does not; and the window of the first is the shortest."""
+    specs = [spec(i, TimeWindow(3 if i == 0 else 10)) for i in range(8)]
+    join = plan(JoinQuery(tuple(specs)), "general_lazy", order=(7, 6, 5, 4, 3, 2, 1, 0)).start()
+    found = step(join, [rows(s, (0 if s is specs[0] else 3, 1, 0), (3, 2, 1)) for s in specs[:7]] + [rows(specs[7])])
+    assert found == []
+    assert step(join, [*(rows(s) for s in specs[:7]), rows(specs[7], (3, 1, 0), (4, 1, 1))]) == [(1, 0, 0, *[3, 0] * 7)]
+
+
 # ---------------------------------------------------------------- what is refused
 
 

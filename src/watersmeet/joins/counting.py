@@ -147,12 +147,17 @@ class CountedState(StreamState[ValueLists]):
             order = np.argsort(limits, kind="stable")
             self._leaving = both[order], limits[order]
 
+    def _pushed(self) -> Int64s:
+        """Slots of all tuples with a known limit."""
+        top = self.lists.slots
+        return np.flatnonzero((self.lists.lists.node[:top] != kernel.NIL) & (self.limit[:top] < ENDLESS))
+
     def expire_limits(self, before: int) -> tuple[int, Int64s]:
         """Forget tuples whose limit is older than `before`; how many, and closed nodes that lost their last tuple."""
         self._fit()
         if self._leaving is None:  # the state was another process's
             self._leaving = _NONE, _NONE
-            self._leave(self.lists.living())
+            self._leave(self._pushed())
         slots, limits = self._leaving
         at = int(np.searchsorted(limits, before))
         self._leaving = slots[at:], limits[at:]
@@ -173,8 +178,7 @@ class CountedState(StreamState[ValueLists]):
             return []
         parts, self._known = self._known, []
         if known >= MOST_PIECES:
-            slots = self.lists.living()
-            slots = slots[self.limit[slots] < ENDLESS]
+            slots = self._pushed()
             return [(_limits(self.place[slots], self.limit[slots]), True)]
         slots, places = (np.concatenate([_NONE, *(p[i] for p in parts)]) for i in (0, 1))
         slots = slots[self.lists.alive(slots) & (self.place[slots] == places)]  # others may have taken their slots
