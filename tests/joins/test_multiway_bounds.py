@@ -185,6 +185,42 @@ def test_expiration_may_wait(name: str, interval: int, data: st.DataObject) -> N
         assert join.counters.stale == stale
 
 
+@pytest.mark.parametrize(("expiration", "looked_at"), [(None, [0, 0, 0]), (20, [1, 1, 1])])
+def test_what_is_stale_costs_a_look(expiration: int | None, looked_at: list[int]) -> None:
+    a, b = spec(0, TimeWindow(10)), spec(1, TimeWindow(10))
+    join = plan(JoinQuery((a, b)), "eager", expiration=expiration).start()
+    step(join, [rows(a, (0, 7, 0)), rows(b)])
+    work = []
+    for n in range(3):
+        assert step(join, [rows(a), rows(b, (11 + n, 7, n))]) == []
+        work.append(join.counters.probed)
+    assert work == looked_at
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "index", "looked_at"),
+    [
+        ("naive_multiway", "scan", [0, 0, 0, 3, 3, 9]),
+        ("naive_multiway", "hash", [0, 0, 0, 3, 3, 5]),
+        ("eager", "scan", [0, 0, 0, 3, 3, 5]),
+        ("eager", "hash", [0, 0, 0, 1, 1, 2]),
+        ("hybrid", ("b",), [0, 0, 0, 3, 3, 4]),
+    ],
+)
+def test_the_order_of_the_loops_decides_what_is_looked_at(algorithm: str, index: Any, looked_at: list[int]) -> None:
+    """The table of docs/operators/multiway_loops.md."""
+    specs = [spec(i, TimeWindow(10)) for i in range(3)]
+    join = plan(JoinQuery(tuple(specs)), algorithm, index=index).start()
+    x, y, z = range(3)
+    work, found = [], []
+    for time, (i, key) in enumerate([(0, x), (0, y), (0, z), (1, x), (1, y), (2, y)], 1):
+        batches = [rows(s, (time, key, 0)) if j == i else rows(s) for j, s in enumerate(specs)]
+        found += step(join, batches)
+        work.append(join.counters.probed)
+    assert work == looked_at
+    assert found == [(y, 2, 0, 5, 0, 6, 0)]
+
+
 # ---------------------------------------------------------------- ties
 
 
@@ -241,6 +277,15 @@ def test_three_streams_and_a_dead_value() -> None:
     assert kept == [[[7, 8], [7], []], [[7], [7], []], [[7], [7], [7]]]
     assert announced == [[], [(8,)], []]
     assert join.counters.purged == 2
+
+
+def test_eight_streams() -> None:
+    """One key that all hold, one that the last does not; and the window of the first is the shortest."""
+    specs = [spec(i, TimeWindow(3 if i == 0 else 10)) for i in range(8)]
+    join = plan(JoinQuery(tuple(specs)), "general_lazy", order=(7, 6, 5, 4, 3, 2, 1, 0)).start()
+    found = step(join, [rows(s, (0 if s is specs[0] else 3, 1, 0), (3, 2, 1)) for s in specs[:7]] + [rows(specs[7])])
+    assert found == []
+    assert step(join, [*(rows(s) for s in specs[:7]), rows(specs[7], (3, 1, 0), (4, 1, 1))]) == [(1, 0, 0, *[3, 0] * 7)]
 
 
 # ---------------------------------------------------------------- what is refused
@@ -301,6 +346,15 @@ def test_nine_streams_are_too_many() -> None:
 def test_a_window_of_rows_holds_one_at_least(n: Any) -> None:
     with pytest.raises(WindowError, match=r"^`rows` is .*; a window of rows holds at least the newest one"):
         RowsWindow(n)
+
+
+@pytest.mark.parametrize("name", ["hash", "nested_loop", "pwjoin", "windowed_hash"])
+def test_joins_that_know_time_only_refuse_to_count_rows(name: str) -> None:
+    query = JoinQuery((spec(0, TimeWindow(1)), spec(1, RowsWindow(3))))
+    with pytest.raises(
+        WindowError, match=r'^stream `b` has a window of 3 rows; .*\nHint: use algorithm="general_lazy"'
+    ):
+        plan(query, name, **({"buckets": 4} if name == "windowed_hash" else {}))
 
 
 def test_ties_are_broken_by_a_column_that_there_is() -> None:

@@ -48,7 +48,7 @@ class CountedState(StreamState[ValueLists]):
         self.last = self._array("last", 0 if self.window.per_key else self.window.rows, np.int32, kernel.NIL)
         self._leaving: tuple[Int64s, Int64s] | None = None  # slots with a known limit and that, ascending
         self._limits: Int64s = _NONE  # of the rows of the batch
-        self._known: list[tuple[Int64s, Int64s]] = []  # positions and limits to be made durable
+        self._known: list[tuple[Int64s, Int64s]] = []  # slots and places of tuples with limits to be made durable
         self._read: list[tuple[int, pa.RecordBatch]] = []  # segments read back, and ...
         self._read_limits: list[pa.RecordBatch] = []  # ... limits, to be taken up together
 
@@ -96,7 +96,7 @@ class CountedState(StreamState[ValueLists]):
         there = (slots != kernel.NIL) & (self.place[slots] == positions) & self.lists.alive(slots)
         slots, positions = slots[there], positions[there]
         self.limit[slots] = times[positions + n - self.count] - 1
-        self._known.append((positions, self.limit[slots]))
+        self._known.append((slots, positions))
         self.last[np.arange(self.count + max(0, times.size - n), self.count + times.size) % n] = kernel.NIL
         return slots
 
@@ -127,8 +127,8 @@ class CountedState(StreamState[ValueLists]):
         self.place[slots] = self.count - arrivals.times.size + which
         if not self.window.per_key:
             self._fill(slots)
-            some = self._limits[which] < ENDLESS
-            self._known.append((self.place[slots[some]], self.limit[slots[some]]))
+            some = slots[self.limit[slots] < ENDLESS]
+            self._known.append((some, self.place[some]))
         self._leave(slots)
 
     def _fill(self, slots: Int64s) -> None:
@@ -146,12 +146,17 @@ class CountedState(StreamState[ValueLists]):
             order = np.argsort(limits, kind="stable")
             self._leaving = both[order], limits[order]
 
+    def _pushed(self) -> Int64s:
+        """Slots of all tuples with a known limit."""
+        top = self.lists.slots
+        return np.flatnonzero((self.lists.lists.node[:top] != kernel.NIL) & (self.limit[:top] < ENDLESS))
+
     def expire_limits(self, before: int) -> tuple[int, Int64s]:
         """Forget tuples whose limit is older than `before`; how many, and closed nodes that lost their last tuple."""
         self._fit()
         if self._leaving is None:  # the state was another process's
             self._leaving = _NONE, _NONE
-            self._leave(self.lists.living())
+            self._leave(self._pushed())
         slots, limits = self._leaving
         at = int(np.searchsorted(limits, before))
         self._leaving = slots[at:], limits[at:]
@@ -172,12 +177,11 @@ class CountedState(StreamState[ValueLists]):
             return []
         parts, self._known = self._known, []
         if known >= MOST_PIECES:
-            slots = self.lists.living()
-            slots = slots[self.limit[slots] < ENDLESS]
+            slots = self._pushed()
             return [(_limits(self.place[slots], self.limit[slots]), True)]
-        positions, limits = (np.concatenate([_NONE, *(p[i] for p in parts)]) for i in (0, 1))
-        some = np.isin(positions, self.place[self.lists.living()]) if positions.size else np.zeros(0, np.bool_)
-        return [(_limits(positions[some], limits[some]), False)] if some.any() else []
+        slots, places = (np.concatenate([_NONE, *(p[i] for p in parts)]) for i in (0, 1))
+        slots = slots[self.lists.alive(slots) & (self.place[slots] == places)]  # others may have taken their slots
+        return [(_limits(self.place[slots], self.limit[slots]), False)] if slots.size else []
 
     def restore(self, segment: Segment, alive_from: int) -> None:
         """Keep a segment read back; its rows are stored, in the order of the stream, when all are there."""

@@ -19,7 +19,7 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s
 
-_NO_LIMITS = np.empty(0, np.int64)
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,8 @@ class Partial:
 
     rows: Int64s  # places among the candidates
     slots: dict[int, Int64s]  # by stream
-    newest: Int64s  # the largest time
-    least: Int64s  # the least limit
-
-    def take(self, which: Int64s) -> Partial:
-        return Partial(
-            self.rows[which], {j: s[which] for j, s in self.slots.items()}, self.newest[which], self.least[which]
-        )
+    newest: Int64s  # the largest time; of whole combinations nobody asks for it, nor ...
+    least: Int64s  # ... for the least limit
 
 
 class RunningGeneralLazy(RunningMultiway):
@@ -115,10 +110,12 @@ class RunningGeneralLazy(RunningMultiway):
         start = Partial(np.arange(which.size), {}, times, self._limits(i, which))
         given = np.zeros(which.size, np.int64)
         for found in self._combinations(start, others, nodes):
+            rows, slots = found.rows, found.slots
             if self.max_matches is not None:
-                found = found.take(self._within_bound(found.rows, given))
-            if found.rows.size:
-                yield self._beside(i, which[found.rows], found.slots)
+                kept = self._within_bound(rows, given)
+                rows, slots = rows[kept], {j: s[kept] for j, s in slots.items()}
+            if rows.size:
+                yield self._beside(i, which[rows], slots)
 
     def _beside(self, i: int, rows: Int64s, slots: dict[int, Int64s]) -> pa.Table:
         """Combinations of new rows of stream i, not stored yet, with the stored tuples `slots[j]` of the others."""
@@ -134,26 +131,24 @@ class RunningGeneralLazy(RunningMultiway):
     def _combinations(self, partial: Partial, others: list[int], nodes: dict[int, Int64s]) -> Iterator[Partial]:
         """Level by level, depth first: never more than a chunk at each level."""
         j, *rest = others
-        for found in self._extend(partial, j, nodes[j]):
+        for found in self._extend(partial, j, nodes[j], last=not rest):
             if rest:
                 yield from self._combinations(found, rest, nodes)
             else:
                 yield found
 
-    def _extend(self, partial: Partial, j: int, nodes: Int64s) -> Iterator[Partial]:
+    def _extend(self, partial: Partial, j: int, nodes: Int64s, *, last: bool) -> Iterator[Partial]:
         state, reach = self.own[j], self.query.streams[j].window.reach
-        stored, limits = state.lists.lists, state.limit if isinstance(state, CountedState) else _NO_LIMITS
-        cursor = np.array([0, lists.NIL, 0])
+        limits = state.limit if isinstance(state, CountedState) else _NONE
+        cursor, keys = np.array([0, lists.NIL, 0]), nodes[partial.rows]
         parts, slots = np.empty((2, multiway.CHUNK), np.int64)
-        keys = nodes[partial.rows]
+        newest, least = (_NONE, _NONE) if last else np.empty((2, multiway.CHUNK), np.int64)
+        given = (keys, partial.newest, partial.least)
         while cursor[0] < keys.size:
-            n = kernel.extend(stored, limits, reach, keys, partial.newest, partial.least, cursor, parts, slots)
+            n = kernel.extend(state.lists.lists, limits, reach, *given, cursor, parts, slots, newest, least)
             self.counters.probed += int(cursor[2])
             cursor[2] = 0
             if n:
-                found, mine = partial.take(parts[:n]), slots[:n].copy()
-                found.slots[j] = mine
-                times = stored.time[mine]
-                ends = limits[mine] if limits.size else times + reach
-                found.newest, found.least = np.maximum(found.newest, times), np.minimum(found.least, ends)
-                yield found
+                which = parts[:n]
+                mine = {k: s[which] for k, s in partial.slots.items()} | {j: slots[:n].copy()}
+                yield Partial(partial.rows[which], mine, newest[:n].copy(), least[:n].copy())

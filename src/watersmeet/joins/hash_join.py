@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import QueryError
-from watersmeet.joins.running import RunningJoin
+from watersmeet.joins.running import RunningJoin, check_windows
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
@@ -40,6 +40,7 @@ class HashJoin:
         if len(self.query.streams) != 2 or self.query.how != "inner":
             asked = f'"{self.query.how}" of {len(self.query.streams)}'
             raise QueryError(f"the hash join computes inner joins of two streams; asked for {asked}.")
+        check_windows(self.query)
 
     def start(self, arrays: Arrays | None = None) -> RunningHashJoin:
         """A join with empty state, whose arrays live where `arrays` puts them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watersmeet.errors import QueryError
+from watersmeet.joins.running import check_windows
 from watersmeet.joins.tuple_at_a_time import RunningTupleAtATime
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
@@ -34,6 +35,7 @@ class NestedLoopJoin:
         if len(self.query.streams) != 2 or self.query.how != "inner":
             asked = f'"{self.query.how}" of {len(self.query.streams)}'
             raise QueryError(f"the nested-loop join computes inner joins of two streams; asked for {asked}.")
+        check_windows(self.query)
 
     def start(self, arrays: Arrays | None = None, *, sample_every: int | None = None) -> RunningTupleAtATime:
         """A join with empty state, whose arrays live where `arrays` puts them."""

@@ -35,8 +35,8 @@ class Loops:
 class RunningOneByOne(RunningMultiway):
     """New tuples of all streams, merged by (time, stream, arrival), go through the loops one after the other.
 
-    They are all inserted before; a tuple sees those that came before it, and its own window's edge, so that the work
-    counted is that of inserting each after its loops.
+    They are all inserted before; a tuple sees those that came before it, up to the edge of their window, so that the
+    work counted is that of inserting each after its loops. With an `expiration` interval it sees what is stale, too.
     """
 
     def __init__(
@@ -63,8 +63,9 @@ class RunningOneByOne(RunningMultiway):
         windows = [s.window for s in self.query.streams]
         reaches = np.array([w.reach for w in windows])
         steady = np.array([not (isinstance(w, RowsWindow) and w.per_key) for w in windows])
-        indexed = np.array(self.loops.indexed)
-        streams = tuple(state.lists.lists for state in self.own)
+        indexed, tidy = np.array(self.loops.indexed), not self.expiration
+        arrays = [state.lists.lists for state in self.own]
+        streams = kernel.Streams(*(tuple(getattr(a, field) for a in arrays) for field in kernel.Streams._fields))
         limits = tuple(state.limit if isinstance(state, CountedState) else _NO_LIMITS for state in self.own)
         cursor, levels = np.zeros(kernel.CURSOR, np.int64), np.empty((3, len(self.own)), np.int64)
         cursor[kernel.LEVEL] = lists.NIL
@@ -73,7 +74,7 @@ class RunningOneByOne(RunningMultiway):
         firsts = np.cumsum([0, *(r.size for r in ranks)])
         while cursor[kernel.AT] < origins.size:
             n = kernel.combine(
-                streams, limits, ranks, reaches, steady, indexed, origins, slots, plans, cursor, levels, out
+                streams, limits, ranks, reaches, steady, tidy, indexed, origins, slots, plans, cursor, levels, out
             )
             found = out[:, :n]
             if self.max_matches is not None and n:

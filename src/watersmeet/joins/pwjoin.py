@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
-from watersmeet.joins.running import spell_punctuations
+from watersmeet.joins.running import check_windows, spell_punctuations
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.queries import JoinQuery
@@ -50,6 +50,7 @@ class PWJoin:
     def __post_init__(self) -> None:
         if len(self.query.streams) != 2:
             raise QueryError(f"PWJoin joins two streams; {len(self.query.streams)} given.")
+        check_windows(self.query)
 
     def start(self, arrays: Arrays | None = None) -> RunningPWJoin:
         """A join with empty state, whose arrays live where `arrays` puts them."""

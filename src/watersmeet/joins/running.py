@@ -10,10 +10,12 @@ from typing import Any, Generic
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.errors import WindowError
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.outputs import Counters
 from watersmeet.model.plain import plain_column
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow
 from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.log import Delta, Entry
@@ -22,6 +24,16 @@ from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
 #: Rows of a batch, by their places.
 Rows = Int32s | Int64s
+
+
+def check_windows(query: JoinQuery) -> None:
+    """Refuse windows of rows, for joins that know time only."""
+    for stream in query.streams:
+        if isinstance(stream.window, RowsWindow):
+            raise WindowError(
+                f"stream `{stream.name}` has a window of {stream.window.rows} rows; this join knows windows of time.",
+                hint='use algorithm="general_lazy", which counts rows, for two streams or more.',
+            )
 
 
 class RunningJoin(ABC, Generic[IndexT]):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from watersmeet.errors import QueryError
+from watersmeet.joins.running import check_windows
 from watersmeet.joins.tuple_at_a_time import INVALIDATION, RunningTupleAtATime
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
@@ -52,6 +53,7 @@ class WindowedHashJoin:
         if len(self.query.streams) != 2 or self.query.how != "inner":
             asked = f'"{self.query.how}" of {len(self.query.streams)}'
             raise QueryError(f"the windowed hash join computes inner joins of two streams; asked for {asked}.")
+        check_windows(self.query)
         if type(self.buckets) is not int or not 1 <= self.buckets <= 1 << 24:
             raise QueryError(
                 f"`buckets` is {self.buckets!r}; it is a whole number from 1 to {1 << 24}.",

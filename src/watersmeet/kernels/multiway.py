@@ -19,12 +19,13 @@ def limit_of(lists, limits, reach, s):
 
 
 @kernel
-def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slot):
+def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slot, out_newest, out_least):
     """Partial combinations, each with every stored tuple of its key that fits: pairs (combination, slot).
 
     Combination p is of the key nodes[p], its newest tuple has time newest[p], the least of its limits is least[p].
     Fills the output as far as it goes and returns how many; `cursor` = (next combination, next slot, tuples looked at)
-    lets the next call go on from there. Done when cursor[0] == nodes.size. Newest tuples come first.
+    lets the next call go on from there. Done when cursor[0] == nodes.size. Newest tuples come first. Where they have
+    room, `out_newest` and `out_least` get the newest time and the least limit of what was found.
     """
     found = 0
     looked = 0
@@ -36,7 +37,10 @@ def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slo
             while s != NIL and lists.time[s] > least[p]:
                 looked += 1
                 s = np.int64(lists.older[s])
-        while s != NIL and limit_of(lists, limits, reach, s) >= newest[p]:
+        while s != NIL:
+            limit = limit_of(lists, limits, reach, s)
+            if limit < newest[p]:
+                break
             if found == out_part.size:
                 cursor[0] = p
                 cursor[1] = s
@@ -45,6 +49,9 @@ def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slo
             looked += 1
             out_part[found] = p
             out_slot[found] = s
+            if out_newest.size:
+                out_newest[found] = max(newest[p], lists.time[s])
+                out_least[found] = min(least[p], limit)
             found += 1
             s = np.int64(lists.older[s])
         s = np.int64(NIL)

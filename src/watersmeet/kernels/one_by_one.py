@@ -7,11 +7,13 @@ tuples of lower rank, level by level in the order of its plan, one stream at eac
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from watersmeet.kernels.compiling import kernel, part
-from watersmeet.kernels.lists import NIL, TAIL, find
-from watersmeet.kernels.multiway import limit_of
+from watersmeet.kernels.hashing import mix
+from watersmeet.kernels.lists import NIL, TAIL
 
 # Places in `cursor`: the entry, the level (NIL: the entry begins), combinations of this call, tuples looked at so far.
 AT, LEVEL, FOUND, PROBED = range(4)
@@ -20,40 +22,68 @@ CURSOR = 4
 FRESH = -2
 
 
+class Streams(NamedTuple):
+    """The arrays of all streams (see `lists.Lists`), by what they hold: each field has one array per stream."""
+
+    meta: tuple[np.ndarray, ...]
+    time: tuple[np.ndarray, ...]
+    earlier: tuple[np.ndarray, ...]
+    older: tuple[np.ndarray, ...]
+    node: tuple[np.ndarray, ...]
+    newest: tuple[np.ndarray, ...]
+    word: tuple[np.ndarray, ...]
+    at: tuple[np.ndarray, ...]
+    length: tuple[np.ndarray, ...]
+    table: tuple[np.ndarray, ...]
+    arena: tuple[np.ndarray, ...]
+
+
 @part
-def same_key(a, n, b, m):
-    """Whether node n of a and node m of b are of one key."""
-    if a.word[n] != b.word[m] or a.length[n] != b.length[m]:
+def same_key(streams, a, n, b, m):
+    """Whether node n of stream a and node m of stream b are of one key."""
+    length = streams.length[a][n]
+    if streams.word[a][n] != streams.word[b][m] or length != streams.length[b][m]:
         return False
-    at, there, j = a.at[n], b.at[m], 0
-    while j < a.length[n] and a.arena[at + j] == b.arena[there + j]:
+    at, there, j = streams.at[a][n], streams.at[b][m], 0
+    while j < length and streams.arena[a][at + j] == streams.arena[b][there + j]:
         j += 1
-    return j == a.length[n]
-
-
-@part
-def first(lists, indexed, outer, n):
-    """The newest tuple of the key that node n of the outermost level's stream has; of all, where there is no index."""
-    if not indexed:
-        return np.int64(lists.meta[TAIL])
-    found = lists.table[find(lists, outer.word[n], outer.arena, outer.at[n], outer.length[n])]
-    return np.int64(lists.newest[found]) if found != NIL else np.int64(NIL)
+    return j == length
 
 
 @kernel
-def combine(streams, limits, ranks, reaches, steady, indexed, origins, slots, plans, cursor, levels, out):
+def newest_of(streams, k, a, n):
+    """The newest tuple of stream k with the key of node n of stream a, or NIL."""
+    table = streams.table[k]
+    mask = table.size - 1
+    cell = np.int64(mix(streams.word[a][n]) & np.uint64(mask))
+    while table[cell] != NIL:
+        if same_key(streams, k, table[cell], a, n):
+            return np.int64(streams.newest[k][table[cell]])
+        cell = (cell + 1) & mask
+    return np.int64(NIL)
+
+
+@part
+def limit_of(streams, limits, reaches, k, s):
+    return limits[k][s] if limits[k].size else streams.time[k][s] + reaches[k]
+
+
+@kernel
+def combine(streams, limits, ranks, reaches, steady, tidy, indexed, origins, slots, plans, cursor, levels, out):
     """Run the entries, or what is left of them, until `out` is full; returns how many combinations are in it.
 
     Entry e is tuple slots[e] of stream origins[e] or, if that is NIL, all tuples of rank e + 1 of that stream.
-    plans[e] is the order of the streams. `steady[k]`: limits of stream k do not increase from newest to oldest.
+    plans[e] is the order of the streams. `steady[k]`: limits of stream k do not increase from newest to oldest; a loop
+    then ends with its window, if windows are kept `tidy`, and else goes through what should have gone as well.
     `levels` keeps, per level, the tuple at hand, the newest time and the least limit so far. A combination is a column
     of `out`: a slot per stream, and the entry. Done when cursor[AT] == origins.size.
     """
-    count = len(streams)
+    count = plans.shape[1]
     cursor[FOUND] = 0
     while cursor[AT] < origins.size:
         e = cursor[AT]
         origin, mine, rank = origins[e], slots[e], e + 1
+        outermost = plans[e, 0]
         if cursor[LEVEL] == NIL:
             cursor[LEVEL] = 0
             levels[0, 0] = FRESH
@@ -62,47 +92,37 @@ def combine(streams, limits, ranks, reaches, steady, indexed, origins, slots, pl
             if d == count - 1 and cursor[FOUND] == out.shape[1]:
                 return cursor[FOUND]
             k = plans[e, d]
-            lists = streams[k]
             single = k == origin and mine != NIL
             by_key = d > 0 and indexed[k] and not single
+            key = np.int64(NIL)
+            newest, least = np.int64(-(1 << 63)), np.int64((1 << 63) - 1)
             if d > 0:
-                outermost = plans[e, 0]
-                outer, key = streams[outermost], streams[outermost].node[levels[0, 0]]
+                key = np.int64(streams.node[outermost][levels[0, 0]])
                 newest, least = levels[1, d - 1], levels[2, d - 1]
-            else:
-                outer, key = lists, np.int32(NIL)
-                newest, least = np.int64(-(1 << 63)), np.int64((1 << 63) - 1)
-                if mine != NIL:  # what it needs is known before its level is reached
-                    newest = streams[origin].time[mine]
-                    least = limit_of(streams[origin], limits[origin], reaches[origin], mine)
+            elif mine != NIL:  # what it needs is known before its level is reached
+                newest, least = streams.time[origin][mine], limit_of(streams, limits, reaches, origin, mine)
+            links = streams.older[k] if by_key else streams.earlier[k]
             s = levels[0, d]
-            if single:
-                s = mine if s == FRESH else np.int64(NIL)
-            elif s == FRESH:
-                s = first(lists, by_key, outer, key)
+            if s != FRESH:
+                s = np.int64(NIL) if single else np.int64(links[s])
+            elif single:
+                s = mine
             else:
-                s = np.int64(lists.older[s]) if by_key else np.int64(lists.earlier[s])
+                s = newest_of(streams, k, outermost, key) if by_key else streams.meta[k][TAIL]
             while s != NIL:
-                if k == origin:
-                    present = ranks[k][s] == rank
-                else:
-                    present = ranks[k][s] < rank
+                present = ranks[k][s] == rank if k == origin else ranks[k][s] < rank
                 if present:
-                    if not single:
-                        cursor[PROBED] += 1
-                    end = limit_of(lists, limits[k], reaches[k], s)
-                    if end >= newest and lists.time[s] <= least:
-                        if d == 0 or by_key or same_key(outer, key, lists, lists.node[s]):
-                            levels[1, d] = max(newest, lists.time[s])
-                            levels[2, d] = min(least, end)
-                            break
-                    elif end < newest and (by_key or steady[k]):
+                    time, end = streams.time[k][s], limit_of(streams, limits, reaches, k, s)
+                    if tidy and end < newest and (by_key or steady[k]):
                         s = np.int64(NIL)
                         break
-                if single:
-                    s = np.int64(NIL)
-                else:
-                    s = np.int64(lists.older[s]) if by_key else np.int64(lists.earlier[s])
+                    cursor[PROBED] += not single
+                    fits = end >= newest and time <= least
+                    if fits and (d == 0 or by_key or same_key(streams, outermost, key, k, streams.node[k][s])):
+                        levels[1, d] = max(newest, time)
+                        levels[2, d] = min(least, end)
+                        break
+                s = np.int64(NIL) if single else np.int64(links[s])
             levels[0, d] = s
             if s == NIL:
                 cursor[LEVEL] = d - 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import circular, closings, hashing, lists, sketch, sorting, tuple_at_a_time
+from watersmeet.kernels import circular, closings, hashing, lists, multiway, sketch, sorting, tuple_at_a_time
 
 #: The joins over circular buffers; their kernels are warmed for those who use them.
 CIRCULAR = ("nested_loop", "windowed_hash")
+#: Those of several streams. (Their nested loops are compiled on first use, for as many streams as there are.)
+SEVERAL = ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid")
 
 
 def warm_up(*algorithms: str) -> None:
@@ -43,6 +45,11 @@ def warm_up(*algorithms: str) -> None:
     closings.suspects(bits, one, one, one.copy())
     lists.insert(empty, none, one, one, data, two, 0, none)
     sketch.observe(one, one, one, 1, 0, one.copy(), np.zeros((2, 1 << sketch.PLACE_BITS), np.uint8))
+    if set(algorithms) & set(SEVERAL):
+        cursor = np.array([0, lists.NIL, 0])
+        multiway.extend(empty, none, 0, none, none, none, cursor, none, none, none, none)
+        multiway.push_out(empty, none, none, one, none, 1, none)
+        multiway.limits_by_key(empty, none, none, 1, 0)
 
 
 def _warm_up_circular() -> None:
