@@ -218,7 +218,7 @@ class RunningPWJoin(RunningHashJoin):
     def _announce_keys(self, i: int, nodes: Int64s) -> None:
         finished = self._finish(i, nodes)
         if finished.size:
-            self.announced.append(self.promises[i].closed_keys(finished).select(list(self.query.streams[i].key)))
+            self.announced.append(self.promises[i].keys_of(finished))
             self.counters.announced += int(finished.size)
 
     def _finish(self, i: int, nodes: Int64s) -> Int64s:
