@@ -135,6 +135,10 @@ def test_what_is_refused(house: House, spark: SparkSession) -> None:
         wm.join(a, b, on="k", where="upper(nowhere) = 'X'")
     with pytest.raises(QueryError, match="`where` is no condition over the columns of the join: "):
         wm.join(a, b, on="k", where="upper(seller")
+    named = wm.stream(b.df.withColumn("bidder", F.expr("bidder COLLATE UTF8_LCASE")), time="b_ts", window="9 seconds")
+    with pytest.raises(QueryError, match="names column `bidder` with collation UTF8_LCASE"):
+        wm.join(a, named, on="k", how="left", where="bidder <> 'x'")
+    assert wm.join(a, named, on="k", where="bidder <> 'x'").condition is not None
     with pytest.raises(QueryError, match="Spark filters the results by `where` before they are grouped"):
         wm.join(a, b, on="k", where=BY_SPARK).group_by("k").agg(n=wm.count())
     assert wm.join(a, b, on="k", where=OPERATOR).group_by("k").agg(n=wm.count()).query.where is not None
