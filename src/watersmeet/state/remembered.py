@@ -190,6 +190,7 @@ class RememberedKeys(ClosedKeys):
             **({"merged": _intervals(self.merged)} if self.merged else {}),
             "pending": [[to_json(low), to_json(high), time] for low, high, time in self.pending_ranges],
             "forgotten": self.forgotten,
+            "unmerged": self.unmerged,
             "lies": self.lies,
         }
 
@@ -203,7 +204,7 @@ class RememberedKeys(ClosedKeys):
             for low, high, time in merged:
                 self.merged.add(low, high, time)
         self.pending_ranges = [(from_json(low), from_json(high), time) for low, high, time in notes["pending"]]
-        self.forgotten, self.lies = notes["forgotten"], notes["lies"]
+        self.forgotten, self.lies, self.unmerged = notes["forgotten"], notes["lies"], notes.get("unmerged", 0)
         lists = self.lists.lists
         top = int(lists.meta[kernel.NODE_TOP])
         self.pending_nodes = np.flatnonzero((lists.mark[:top] == kernel.PENDING) & (lists.length[:top] != kernel.NIL))
