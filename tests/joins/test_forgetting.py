@@ -350,3 +350,22 @@ def test_marks_of_matched_rows_stand_in_few_segments(how: str, monkeypatch: pyte
     assert len(run.join.streams[0]) == (0 if how == "semi" else 20)
     out = run.step(*[News(said=(Punctuation(Heartbeat(5000), 5000),))] * 2)
     assert out == []
+
+
+def test_neighbours_are_looked_for_when_there_are_twice_as_many_and_not_again_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remembered, "MERGED_FROM", 16)
+    script = endless("inner", "int64", (), TimeWindow(3))
+    join, store = PWJoin(script.query()).start(), log.MemoryStore()
+    header = log.begin(script.query())
+    rewritten = []
+    for n in range(64):
+        said = (Punctuation(Value((7 * n,)), n),)  # no neighbours
+        feed(join, script, News(said=said), News())
+        rewritten.append(join.promises[0].rewrite)
+        header = log.commit(join, header, store)
+        join = PWJoin(script.query()).start()
+        log.rebuild(join, header, store)
+    assert [n for n, again in enumerate(rewritten) if again] == [16, 34], "at 17 keys, and at 35"
+    assert join.streams[0].lists.closings == 64

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -38,6 +39,13 @@ class Feed:
         pq.write_table(table, path)
         os.utime(path, (1_000_000_000 + self.files,) * 2)  # files are taken in this order
         self.files += 1
+
+    def add_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """The same from tuples; times are datetimes or microseconds."""
+        schema = StructType.fromDDL(self.schema) if isinstance(self.schema, str) else self.schema
+        kinds = to_arrow_schema(schema, timezone="UTC")
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(kinds)
+        self.add(pa.table([pa.array(c, f.type) for c, f in zip(columns, kinds, strict=True)], schema=kinds))
 
     def stream(self) -> DataFrame:
         reader = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1)

@@ -56,6 +56,36 @@ def refusal(kind: type[Exception], call: Callable[[], Any]) -> str:
 # ---------------------------------------------------------------- wm.stream
 
 
+def test_ties_and_silence_are_said_in_columns_and_times_that_there_are(bids: DataFrame, auctions: DataFrame) -> None:
+    assert refusal(ColumnError, lambda: wm.stream(bids, time="bid_at", order_by="prize", name="bids")) == (
+        "`order_by` names column `prize`, which stream `bids` does not have.\nHint: did you mean `price`?"
+    )
+    assert refusal(WindowError, lambda: wm.stream(bids, time="bid_at", idle_after="soon")).endswith(UNITS)
+    a = wm.stream(auctions.select("item_id", "opened_at"), time="opened_at", window="1 hour", name="auctions")
+    plain = bids.select("item_id", "bid_at", "tags")
+    b = wm.stream(plain, time="bid_at", window="1 hour", idle_after="0 seconds", name="bids")
+    assert "`idle_after` of stream `bids` is 0 µs" in refusal(WindowError, lambda: wm.join(a, b, on="item_id"))
+    b = wm.stream(plain, time="bid_at", window="1 hour", order_by="tags", name="bids")
+    assert "whose values have no order" in refusal(ColumnError, lambda: wm.join(a, b, on="item_id"))
+
+
+def test_keys_without_an_order_have_no_ranges(bids: DataFrame, auctions: DataFrame) -> None:
+    a = wm.stream(auctions.select("item_id", "opened_at", "word"), time="opened_at", window="1 hour", name="auctions")
+    ranged = wm.when("price > 3", low="item_id")
+    b = wm.stream(bids.drop("tags", "name"), time="bid_at", window="1 hour", punctuation=ranged, name="bids")
+    assert refusal(ColumnError, lambda: wm.join(a, b, on=["item_id", "word"])) == (
+        "`punctuation` of stream `bids` closes ranges of item_id, word (int64, string); "
+        "a range is one of values of one column, of a type with an order.\n"
+        'Hint: close single values, wm.when("…", on=…), or join on one column of numbers, texts or times.'
+    )
+    lists = [df.withColumn("item_id", F.array("item_id")) for df in (a.df.drop("word"), b.df.drop("word"))]
+    a = wm.stream(lists[0], time="opened_at", window="1 hour", name="auctions", punctuation=wm.ordered("item_id"))
+    b = wm.stream(lists[1], time="bid_at", window="1 hour", name="bids")
+    assert "only one column of a type with an order can ascend" in refusal(
+        ColumnError, lambda: wm.join(a, b, on="item_id")
+    )
+
+
 def test_an_unknown_time_column_comes_with_the_one_that_was_meant(bids: DataFrame) -> None:
     assert refusal(ColumnError, lambda: wm.stream(bids, time="bid_att", name="bids")) == (
         "`time` names column `bid_att`, which stream `bids` does not have.\nHint: did you mean `bid_at`?"

@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.spark
 START = datetime(2024, 1, 1, tzinfo=UTC)
 AUCTIONS = "item_id bigint, opened_at timestamp, seller string, over boolean"
 BIDS = "item_id bigint, bid_at timestamp, price decimal(10,2), closed boolean, done boolean"
-STAMP = pa.timestamp("us", "UTC")
-KINDS = (
-    [pa.int64(), STAMP, pa.string(), pa.bool_()],
-    [pa.int64(), STAMP, pa.decimal128(10, 2), pa.bool_(), pa.bool_()],
-)
 GROUPS = """
     SELECT {by}, count(*) AS bids, sum(price)::DECIMAL(20, 2) AS total, max(price) AS best,
            list(price ORDER BY bid_at) FILTER (price IS NOT NULL) AS prices, arg_max_null(seller, bid_at) AS seller_last
@@ -66,9 +60,8 @@ class House:
             self.rows.append([opened, bids])
 
     def add(self, n: int) -> None:
-        for feed, rows, kinds, ddl in zip(self.feeds, self.rows[n], KINDS, (AUCTIONS, BIDS), strict=True):
-            names = [column.split()[0] for column in ddl.split(", ")]
-            feed.add(pa.table([pa.array(c, k) for c, k in zip(zip(*rows, strict=True), kinds, strict=True)], names))
+        for feed, rows in zip(self.feeds, self.rows[n], strict=True):
+            feed.add_rows(rows)
 
     def joined(self, *, static: bool = False) -> wm.Joined:
         a, b = (feed.static() if static else feed.stream() for feed in self.feeds)
@@ -185,7 +178,7 @@ class Lots:
 
     def add(self, n: int, *, b_ends: bool = False, b_silent: bool = False) -> None:
         """Lots from 5 n on, what is below 5 n being closed by both."""
-        for i, ddl in enumerate((self.A, self.B)):
+        for i, feed in enumerate(self.feeds):
             at = START + timedelta(minutes=n)
             rows: list[tuple[Any, ...]] = []
             if not (i and b_silent):
@@ -197,10 +190,7 @@ class Lots:
                 rows.append((None, at + timedelta(seconds=55), None, 5 * n, False))
             if i and b_ends:
                 rows.append((None, at + timedelta(seconds=55), None, None, True))
-            kinds = [pa.int64(), STAMP, pa.int64(), pa.int64(), pa.bool_()]
-            names = [column.split()[0] for column in ddl.split(", ")]
-            columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-            self.feeds[i].add(pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], names))
+            feed.add_rows(rows)
 
     def joined(self, how: str) -> wm.Joined:
         a, b = (feed.stream() for feed in self.feeds)

@@ -20,10 +20,9 @@ pytestmark = pytest.mark.spark
 
 SECOND = 1_000_000
 BATCHES = 4
-STAMP = pa.timestamp("us", "UTC")
 A = "k long, a_ts timestamp, a_n long, through array<long>, beat boolean, over boolean"
 B = "k long, b_ts timestamp, b_n long, over boolean"
-NOTES = "low long, high long, b_ts timestamp"
+NOTES = "high long, b_ts timestamp"
 SQL = {
     "inner": "SELECT a.k, a_n, b_n FROM a JOIN b ON {on}",
     "left": "SELECT a.k, a_n, b_n FROM a LEFT JOIN b ON {on}",
@@ -51,8 +50,7 @@ class Punctuated:
             rows = [(self._key(low), 30 * batch + self.chance.randint(0, 29), len(self.rows[n]) + i) for i in range(25)]
             self.rows[n] += rows
             (self._add_a if n == "a" else self._add_b)(rows, low, 30 * batch + 29, last)
-        ends = {"low": [None], "high": [low - 1], "b_ts": pa.array([(30 * batch + 29) * SECOND], STAMP)}
-        self.notes.add(pa.table(ends).cast(pa.schema([("low", pa.int64()), ("high", pa.int64()), ("b_ts", STAMP)])))
+        self.notes.add_rows([(low - 1, (30 * batch + 29) * SECOND)])
 
     def _key(self, low: int) -> int | None:
         return None if self.chance.random() < 0.1 else self.chance.randint(low, low + 6)
@@ -61,13 +59,11 @@ class Punctuated:
         more = [(None, time, -1, list(range(low - 4, low)), False, False), (None, time, -2, None, True, False)]
         more += [(None, time, -3, None, False, True)] if last else []
         table = [(k, t, i, None, False, False) for k, t, i in rows] + more
-        columns = [pa.array(_column(table, c), kind) for c, kind in enumerate(_kinds(A))]
-        self.a.add(pa.table(columns, names=[w.split()[0] for w in A.split(", ")]))
+        self.a.add_rows([(k, t * SECOND, *rest) for k, t, *rest in table])
 
     def _add_b(self, rows: list[tuple[int | None, int, int]], low: int, time: int, last: bool) -> None:
         table = [(k, t, i, False) for k, t, i in rows] + ([(None, time, -3, True)] if last else [])
-        columns = [pa.array(_column(table, c), kind) for c, kind in enumerate(_kinds(B))]
-        self.b.add(pa.table(columns, names=[w.split()[0] for w in B.split(", ")]))
+        self.b.add_rows([(k, t * SECOND, *rest) for k, t, *rest in table])
 
     def join(self, how: str, *, static: bool = False) -> wm.Joined:
         read = Feed.static if static else Feed.stream
@@ -90,16 +86,6 @@ class Punctuated:
                     n, pa.table([pa.array([r[c] for r in rows], pa.int64()) for c in range(3)], names=names)
                 )
             return Counter(database.execute(SQL[how].format(on=ON)).fetchall())
-
-
-def _column(table: list[Any], c: int) -> list[Any]:
-    """Values of a column; the second holds seconds, which Arrow wants as microseconds."""
-    return [row[c] * SECOND if c == 1 else row[c] for row in table]
-
-
-def _kinds(ddl: str) -> list[pa.DataType]:
-    kinds = {"long": pa.int64(), "timestamp": STAMP, "boolean": pa.bool_(), "array<long>": pa.list_(pa.int64())}
-    return [kinds[column.split()[1]] for column in ddl.split(", ")]
 
 
 def numbers(rows: list[dict[str, Any]], how: str) -> Counter[tuple[Any, ...]]:
@@ -142,8 +128,8 @@ def test_a_lie_is_set_apart_or_stops_the_query(spark: SparkSession, tmp_path: Pa
     feed = Feed(spark, tmp_path / "a", "k long, a_ts timestamp, over boolean")
     other = Feed(spark, tmp_path / "b", "k long, b_ts timestamp")
     for k, over in ((7, True), (7, False)):
-        feed.add(pa.table({"k": [k], "a_ts": pa.array([5 * SECOND if over else 6 * SECOND], STAMP), "over": [over]}))
-        other.add(pa.table({"k": [7], "b_ts": pa.array([5 * SECOND], STAMP)}))
+        feed.add_rows([(k, 5 * SECOND if over else 6 * SECOND, over)])
+        other.add_rows([(7, 5 * SECOND)])
 
     def streams() -> tuple[Stream, Stream]:
         a = wm.stream(feed.stream(), time="a_ts", window="1 hour", punctuation=wm.when("over", on="k"), name="a")
@@ -163,14 +149,10 @@ def test_silence_and_ends_that_are_missing(spark: SparkSession, tmp_path: Path) 
     """b falls silent and stops holding a back; a range of a's without an end closes nothing and is told of."""
     a = Feed(spark, tmp_path / "a", "k long, a_ts timestamp, low long, high long")
     b = Feed(spark, tmp_path / "b", "k long, b_ts timestamp")
-    kinds = pa.schema([("k", pa.int64()), ("a_ts", STAMP), ("low", pa.int64()), ("high", pa.int64())])
     for n in range(4):
-        rows = [(n, 100 * n, None, None), (None, 100 * n, 50, None if n == 1 else 60)]
-        columns = [[r[0] for r in rows], [r[1] * SECOND for r in rows], [r[2] for r in rows], [r[3] for r in rows]]
-        a.add(pa.table([pa.array(c, f.type) for c, f in zip(columns, kinds, strict=True)], schema=kinds))
-        heard = {0: [0], 3: [3]}.get(n, [])
-        times = pa.array([100 * k * SECOND for k in heard], STAMP)
-        b.add(pa.table({"k": pa.array(heard, pa.int64()), "b_ts": times}))
+        at = 100 * n * SECOND
+        a.add_rows([(n, at, None, None), (None, at, 50, None if n == 1 else 60)])
+        b.add_rows([(n, at)] if n in (0, 3) else [])
     closing = wm.when("low IS NOT NULL", low="low", high="high")
     first = wm.stream(a.stream(), time="a_ts", window="5 seconds", punctuation=closing, name="a")
     second = wm.stream(b.stream(), time="b_ts", window="1 minute", idle_after="90 seconds", order_by="k", name="b")

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -41,15 +40,7 @@ class Three:
         ]
         self.rows[n] += rows
         closed = [(k, 60 * batch + 59, -1) for k in range(3 * batch - 3, 3 * batch)] if n != "c" else []
-        table = pa.table(
-            {
-                "k": pa.array([k for k, _, _ in rows + closed], pa.int64()),
-                f"{n}_ts": pa.array([t * SECOND for _, t, _ in rows + closed], pa.timestamp("us", "UTC")),
-                f"{n}_n": pa.array([i for _, _, i in rows + closed], pa.int64()),
-                f"{n}_done": [False] * len(rows) + [True] * len(closed),
-            }
-        )
-        self.feeds[n].add(table)
+        self.feeds[n].add_rows([(k, t * SECOND, i, i < 0) for k, t, i in rows + closed])
 
     def stream(self, n: str, *, static: bool, window: str) -> Stream:
         df = self.feeds[n].static() if static else self.feeds[n].stream()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +38,16 @@ class House:
         self.a, self.b = Feed(spark, folder / "a", A), Feed(spark, folder / "b", B)
         for batch in range(3):
             items, at = range(10 * batch, 10 * batch + 10), 60 * batch * SECOND
-            opened: dict[str, list[Any]] = {
-                "k": [None if k % 10 == 9 else k for k in items],
-                "a_ts": [at] * 10,
-                "reserve": [None if k % 7 == 0 else k % 5 for k in items],
-                "seller": ["xyz"[k % 3] for k in items],
-            }
-            bids = [(k, n) for k in range(10 * max(0, batch - 1), 10 * batch + 10) for n in range(4)]
-            told: dict[str, list[Any]] = {
-                "k": [None if n == 3 and k % 2 else k for k, n in bids],
-                "b_ts": [at + n * SECOND for _, n in bids],
-                "price": [None if (k + n) % 6 == 0 else (k * n) % 8 for k, n in bids],
-                "bidder": [None if (k + n) % 5 == 0 else "xyzX"[(k + 2 * n) % 4] for k, n in bids],
-                "closed": [False] * len(bids),
-            }
-            if batch == 2:
-                closing = {"k": range(30), "b_ts": [at + 59 * SECOND] * 30, "closed": [True] * 30}
-                told = {c: [*v, *closing.get(c, [None] * 30)] for c, v in told.items()}  # type: ignore[misc]
-            stamp = pa.timestamp("us", "UTC")
-            kinds = {"k": pa.int64(), "a_ts": stamp, "b_ts": stamp, "reserve": pa.int32(), "closed": pa.bool_()}
-            kinds |= {"price": pa.decimal128(10, 2)}
-            for feed, rows in ((self.a, opened), (self.b, told)):
-                feed.add(pa.table({c: pa.array(v, kinds.get(c, pa.string())) for c, v in rows.items()}))
+            reserves = [None if k % 7 == 0 else k % 5 for k in items]
+            opened = zip(items, reserves, strict=True)
+            self.a.add_rows([(None if k % 10 == 9 else k, at, reserve, "xyz"[k % 3]) for k, reserve in opened])
+            bids: list[tuple[Any, ...]] = []
+            for k, n in product(range(10 * max(0, batch - 1), 10 * batch + 10), range(4)):
+                price = None if (k + n) % 6 == 0 else Decimal((k * n) % 8)
+                bidder = None if (k + n) % 5 == 0 else "xyzX"[(k + 2 * n) % 4]
+                bids.append((None if n == 3 and k % 2 else k, at + n * SECOND, price, bidder, False))
+            closing = [(k, at + 59 * SECOND, None, None, True) for k in range(30)] if batch == 2 else []
+            self.b.add_rows(bids + closing)
 
     def streams(self, *, static: bool = False) -> tuple[Stream, Stream]:
         read = Feed.static if static else Feed.stream
@@ -135,6 +125,10 @@ def test_what_is_refused(house: House, spark: SparkSession) -> None:
         wm.join(a, b, on="k", where="upper(nowhere) = 'X'")
     with pytest.raises(QueryError, match="`where` is no condition over the columns of the join: "):
         wm.join(a, b, on="k", where="upper(seller")
+    named = wm.stream(b.df.withColumn("bidder", F.expr("bidder COLLATE UTF8_LCASE")), time="b_ts", window="9 seconds")
+    with pytest.raises(QueryError, match="names column `bidder` with collation UTF8_LCASE"):
+        wm.join(a, named, on="k", how="left", where="bidder <> 'x'")
+    assert wm.join(a, named, on="k", where="bidder <> 'x'").condition is not None
     with pytest.raises(QueryError, match="Spark filters the results by `where` before they are grouped"):
         wm.join(a, b, on="k", where=BY_SPARK).group_by("k").agg(n=wm.count())
     assert wm.join(a, b, on="k", where=OPERATOR).group_by("k").agg(n=wm.count()).query.where is not None

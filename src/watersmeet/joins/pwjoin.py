@@ -18,7 +18,7 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.closings import Effect
-from watersmeet.state.keys import Int64s, encode
+from watersmeet.state.keys import Bools, Int64s, encode
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.merging import Mine
 from watersmeet.state.promises import Promises
@@ -83,7 +83,7 @@ class RunningPWJoin(RunningHashJoin):
         ]
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
-        self._store(build, np.ones(self.arrivals[build].which.size, np.bool_))
+        self._store(build)
         yield from self._probe(other)
         rest = self.arrivals[other]
         useful = rest.times[rest.which] >= self.alive_from(other)
@@ -135,10 +135,15 @@ class RunningPWJoin(RunningHashJoin):
                 yield from self._results(i, rows, numbers, places)
         self.counters.probed += state.lists.looked_at - before
 
-    def _store(self, i: int, useful: np.ndarray) -> None:
-        """Insert the useful tuples; the others leave at once."""
+    def _store(self, i: int, useful: Bools | None = None) -> None:
+        """Insert the useful tuples (None: all are); the others leave at once."""
         which = self.arrivals[i].which
-        stays = useful & self.unmatched.wanted(i, which)
+        if not self.unmatched.tracks(i):
+            self._insert(i, which if useful is None else which[useful])
+            return
+        stays = self.unmatched.wanted(i, which)
+        if useful is not None:
+            stays = stays & useful
         self._insert(i, which[stays])
         self.unmatched.inserted(i, which[stays])
         self.unmatched.leave_rows(i, which[~stays])
@@ -150,8 +155,9 @@ class RunningPWJoin(RunningHashJoin):
         arrivals = self.arrivals[i]
         closed = self.promises[1 - i].closed(arrivals.stored, arrivals.keys)
         slots = arrivals.slots[closed]
-        self._drop(i, slots, effect)
-        self.counters.purged += int(slots.size)
+        if slots.size:
+            self._drop(i, slots, effect)
+            self.counters.purged += int(slots.size)
 
     def _drop(self, i: int, slots: Int64s, effect: Effect) -> None:
         """Drop tuples one by one; closed keys that thereby lost their last tuple may be announced."""
@@ -210,7 +216,7 @@ class RunningPWJoin(RunningHashJoin):
     def _announce_keys(self, i: int, nodes: Int64s) -> None:
         finished = self._finish(i, nodes)
         if finished.size:
-            self.announced.append(self.promises[i].closed_keys(finished).select(list(self.query.streams[i].key)))
+            self.announced.append(self.promises[i].keys_of(finished))
             self.counters.announced += int(finished.size)
 
     def _finish(self, i: int, nodes: Int64s) -> Int64s:

@@ -14,12 +14,13 @@ from watersmeet.model.predicate_parser import parse
 from watersmeet.model.predicates import Predicate
 from watersmeet.model.queries import StreamSpec, columns_of
 from watersmeet.spark.processor import KIND, RESULT
+from watersmeet.spark.streams import Stream
 
 Condition = str | Column
 
 
 def predicate(
-    where: Condition | None, streams: Sequence[StreamSpec], how: str, spark: SparkSession
+    where: Condition | None, streams: Sequence[Stream], specs: Sequence[StreamSpec], how: str
 ) -> tuple[Predicate | None, Column | None]:
     """What the operator evaluates by itself, and what Spark filters the results by: one of them, or neither.
 
@@ -34,14 +35,15 @@ def predicate(
             hint='e.g. where="price > reserve".',
         )
     try:
-        return _own(where, streams, spark), None
+        return _own(where, streams, specs), None
     except QueryError:
         if how != "inner":
             raise
-    return None, _by_spark(where, streams)
+    return None, _by_spark(where, specs)
 
 
-def _own(where: Condition, streams: Sequence[StreamSpec], spark: SparkSession) -> Predicate:
+def _own(where: Condition, streams: Sequence[Stream], specs: Sequence[StreamSpec]) -> Predicate:
+    spark = streams[0].df.sparkSession
     if isinstance(where, Column):
         raise QueryError(
             "`where` is a Column, which only Spark evaluates, behind the join; a match must be known in it.",
@@ -54,14 +56,23 @@ def _own(where: Condition, streams: Sequence[StreamSpec], spark: SparkSession) -
             hint='spark.conf.set("spark.sql.ansi.enabled", "true"), or use an inner join, whose results Spark filters.',
         )
     case = spark.conf.get("spark.sql.caseSensitive") == "true"
-    return parse(where, columns_of(streams), case_sensitive=case)
+    parsed = parse(where, columns_of(specs), case_sensitive=case)
+    kinds = {column.name: column.dataType for stream in streams for column in stream.columns}
+    for name in parsed.columns:
+        collation = getattr(kinds[name], "collation", "UTF8_BINARY")
+        if collation != "UTF8_BINARY":
+            raise QueryError(
+                f"`where` names column `{name}` with collation {collation}; a join compares texts by their bytes.",
+                hint=f'add a column to compare instead, e.g. df.withColumn("{name}_lower", F.lower("{name}")).',
+            )
+    return parsed
 
 
-def _by_spark(where: Condition, streams: Sequence[StreamSpec]) -> Column:
+def _by_spark(where: Condition, specs: Sequence[StreamSpec]) -> Column:
     try:
         return F.expr(where) if isinstance(where, str) else where
     except ParseException as error:
-        raise _refusal(error, columns_of(streams).names) from error
+        raise _refusal(error, columns_of(specs).names) from error
 
 
 def check(condition: Column, columns: Sequence[StructField], spark: SparkSession) -> None:

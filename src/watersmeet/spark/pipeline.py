@@ -161,7 +161,7 @@ def join(
     spark = streams[0].df.sparkSession
     specs = tuple(s.spec(key, closed=closed) for s in streams)
     query = JoinQuery(specs, how)  # says what is wrong with the streams before `where` is looked at
-    own, condition = conditions.predicate(where, specs, how, spark)
+    own, condition = conditions.predicate(where, streams, specs, how)
     query = replace(query, where=own)
     if spark.conf.get("spark.sql.caseSensitive") != "true":
         _refuse_look_alikes(query)

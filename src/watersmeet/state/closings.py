@@ -75,9 +75,8 @@ class ClosedKeys:
 
     def within(self, places: Orders) -> Bools:
         """Which of these places lie in a closed range."""
-        assert self.ranges is not None
-        assert self.merged is not None
-        return self.ranges.holds(places) | self.merged.holds(places)
+        inside = [ranges.holds(places) for ranges in (self.ranges, self.merged) if ranges]
+        return inside[0] if len(inside) == 1 else inside[0] | inside[1] if inside else np.zeros(len(places), np.bool_)
 
     @property
     def index(self) -> OrderedIndex:

@@ -28,7 +28,7 @@ REMEMBERED = 1 << 20
 #: Ranges likewise.
 REMEMBERED_RANGES = 1 << 14
 #: Neighbours are merged from so many single keys on, whenever there are twice as many as the last time, and ...
-MERGED_FROM = 1 << 12
+MERGED_FROM = 1 << 10
 #: ... into ranges of at least so many; at the bound into any.
 LONG_RUN = 8
 #: Durable closings are written anew when they have come to stand in so many segments.
@@ -50,8 +50,8 @@ class RememberedKeys(ClosedKeys):
 
     def release(self, effect: Effect) -> None:
         """Let go of single closings that a range says as well, of keys of which nothing is stored any more."""
-        if not self.has_ranges():
-            return
+        if not self.ranges:
+            return  # what was merged has no marks any more
         lists = self.lists.lists
         inside = [self.index.between(low, high) for low, high, _ in effect.intervals]
         nodes = np.unique(np.concatenate([effect.nodes, *inside]))
@@ -141,12 +141,18 @@ class RememberedKeys(ClosedKeys):
     def closed_keys(self, nodes: Int64s) -> pa.RecordBatch:
         """Keys of these nodes, the times of their closings, and whether these are effective, as rows."""
         lists = self.lists.lists
+        facts = [pa.array(lists.closing[nodes]), pa.array(lists.mark[nodes] >= kernel.CLOSED)]
+        columns = [*self.keys_of(nodes).columns, *facts]
+        return pa.record_batch(columns, names=[*self.spec.key, "closed at", "effective"])
+
+    def keys_of(self, nodes: Int64s) -> pa.RecordBatch:
+        """Keys of these nodes, as rows."""
+        lists = self.lists.lists
         if len(self.kinds) == 1 and (pt.is_string(self.kinds[0]) or pt.is_binary(self.kinds[0])):
             columns = [_texts(lists.arena, lists.at[nodes], lists.length[nodes]).cast(self.kinds[0])]
         else:
             columns = decode(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes], self.kinds)
-        facts = [pa.array(lists.closing[nodes]), pa.array(lists.mark[nodes] >= kernel.CLOSED)]
-        return pa.record_batch([*columns, *facts], names=[*self.spec.key, "closed at", "effective"])
+        return pa.record_batch(columns, names=list(self.spec.key))
 
     def deltas(self, known: int) -> list[tuple[pa.RecordBatch, bool]]:
         """Closings since the last time, or all of them where these stand in many pieces or some were forgotten."""
@@ -184,6 +190,7 @@ class RememberedKeys(ClosedKeys):
             **({"merged": _intervals(self.merged)} if self.merged else {}),
             "pending": [[to_json(low), to_json(high), time] for low, high, time in self.pending_ranges],
             "forgotten": self.forgotten,
+            "unmerged": self.unmerged,
             "lies": self.lies,
         }
 
@@ -197,7 +204,7 @@ class RememberedKeys(ClosedKeys):
             for low, high, time in merged:
                 self.merged.add(low, high, time)
         self.pending_ranges = [(from_json(low), from_json(high), time) for low, high, time in notes["pending"]]
-        self.forgotten, self.lies = notes["forgotten"], notes["lies"]
+        self.forgotten, self.lies, self.unmerged = notes["forgotten"], notes["lies"], notes.get("unmerged", 0)
         lists = self.lists.lists
         top = int(lists.meta[kernel.NODE_TOP])
         self.pending_nodes = np.flatnonzero((lists.mark[:top] == kernel.PENDING) & (lists.length[:top] != kernel.NIL))
@@ -209,7 +216,7 @@ def _intervals(ranges: Ranges | None) -> list[tuple[Any, Any, int]]:
 
 def _distinct(nodes: Int64s, of: int) -> Int64s:
     """The same nodes, each once, in order; where they are a good part of all there are, without sorting them."""
-    if nodes.size * 8 < of:
+    if nodes.size * 256 < of:
         return np.unique(nodes)
     there = np.zeros(int(nodes.max(initial=-1)) + 1, np.bool_)
     there[nodes] = True
