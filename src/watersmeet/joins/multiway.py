@@ -229,11 +229,16 @@ class RunningMultiway(RunningJoin[ValueLists]):
         return int(np.count_nonzero(state.lists.lists.time[slots] < self.alive_from(i)))
 
     def _new_nodes(self, k: int) -> Iterator[Int64s]:
-        """Nodes of stream k of the keys that took part in this batch, if any promise may have made them useless."""
+        """Nodes of stream k of the keys that took part in this batch, if any promise may have made them useless.
+
+        Where tuples wait, all that wait no longer have changed the standing of their key, stored or not.
+        """
         if self.agreement.silent:
             return
         for i in range(len(self.own)) if self.waits else [k]:
-            nodes = self.own[k].lists.nodes_of(self.arrivals[i].which, self.arrivals[i].keys)
+            keys = self.arrivals[i].keys
+            which = np.flatnonzero(keys.valid) if self.waits else self.arrivals[i].which
+            nodes = self.own[k].lists.nodes_of(which, keys)
             yield nodes[nodes != kernel.NIL]
 
     def promised_at(self, i: int) -> int | None:

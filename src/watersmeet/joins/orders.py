@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from watersmeet.errors import QueryError
@@ -25,10 +26,11 @@ def per_origin(order: Order | None, n: int, *, in_place: bool = False) -> tuple[
     """
     given: list[Any] = list(range(n) if order is None else order)
     everyone = list(range(n))
-    if all(type(o) is int for o in given) and sorted(given) == everyone:
+    if all(isinstance(o, Integral) for o in given) and sorted(given) == everyone:
+        given = list(map(int, given))
         return tuple(tuple(given) if in_place else (i, *(j for j in given if j != i)) for i in range(n))
     if len(given) == n and all(isinstance(o, tuple | list) for o in given):
-        whole = [tuple(o) if i in o else (i, *o) for i, o in enumerate(given)]
+        whole = [tuple(map(int, o)) if i in o else (i, *map(int, o)) for i, o in enumerate(given)]
         if all(sorted(o) == everyone for o in whole):
             return tuple(whole)
     raise QueryError(
