@@ -27,7 +27,8 @@ from watersmeet.state.value_lists import ValueLists
 REMEMBERED = 1 << 20
 #: Ranges likewise.
 REMEMBERED_RANGES = 1 << 14
-#: Neighbours are merged from so many single keys on, whenever there are twice as many as the last time, and ...
+#: Neighbours are merged from so many single keys on, whenever there are twice as many as the last time and they are a
+#: good part of all keys, which are looked through for it, and ...
 MERGED_FROM = 1 << 10
 #: ... into ranges of at least so many; at the bound into any.
 LONG_RUN = 8
@@ -68,7 +69,7 @@ class RememberedKeys(ClosedKeys):
         before = self.forgotten
         if self.lists.closings > REMEMBERED:
             self._trim_keys()
-        elif self.lists.closings > max(MERGED_FROM, 2 * self.unmerged):
+        elif self.lists.closings > max(MERGED_FROM, 2 * self.unmerged, self.lists.keys // 4):
             self._merge_neighbours(LONG_RUN)
             self.unmerged = self.lists.closings
         for ranges in (self.ranges, self.merged):
