@@ -123,7 +123,7 @@ class CountedState(StreamState[ValueLists]):
         before = arrivals.slots.size
         super().insert(arrivals, which)
         self._fit()
-        slots = arrivals.slots[before:]
+        slots, which = arrivals.slots[before:], arrivals.stored[before:]
         self.limit[slots] = self._limits[which]
         self.place[slots] = self.count - arrivals.times.size + which
         if not self.window.per_key:
