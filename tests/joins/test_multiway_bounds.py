@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.joins.scripts import NAMES, Comparison, Script, scripts
+from tests.joins.test_forgetting import remember
 from tests.joins.test_multiway import ALGORITHMS, follow, inner, intervals, of, operator
 from tests.oracle import all_windows, bag, canonical, key_names, rows_of, step, stored
 from watersmeet.errors import ColumnError, QueryError, WindowError
@@ -19,9 +20,10 @@ from watersmeet.joins import JOINS, multiway, plan
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News
 from watersmeet.model.batches import Batch, no_rows
-from watersmeet.model.punctuations import Punctuation, Value
+from watersmeet.model.punctuations import Punctuation, Unique, Value
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
+from watersmeet.state import log
 
 few = settings(max_examples=max(10, settings().max_examples // 4))
 SCHEMA = [("ts", pa.int64()), ("k", pa.int64()), ("n", pa.int64())]
@@ -286,6 +288,32 @@ def test_eight_streams() -> None:
     found = step(join, [rows(s, (0 if s is specs[0] else 3, 1, 0), (3, 2, 1)) for s in specs[:7]] + [rows(specs[7])])
     assert found == []
     assert step(join, [*(rows(s) for s in specs[:7]), rows(specs[7], (3, 1, 0), (4, 1, 1))]) == [(1, 0, 0, *[3, 0] * 7)]
+
+
+def test_a_closed_key_of_which_a_tuple_waits_is_not_dead_when_it_is_merged_into_a_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """b closes its keys 1, 2, 3 by showing them, and may remember one: they become a range while they wait."""
+    remember(monkeypatch, 1, 1)
+    a, b = spec(0, TimeWindow(9)), spec(1, TimeWindow(9), promises=(Unique(),))
+    join = plan(JoinQuery((a, b)), "general_lazy", every=10).start()
+    assert step(join, [rows(a), rows(b, (1, 1, 0), (2, 2, 0), (3, 3, 0))]) == []
+    assert step(join, [rows(a, (4, 2, 0)), rows(b)]) == []
+    assert step(join, [rows(a, (5, 3, 0), (11, 9, 0)), rows(b, (11, 9, 0))]) == [(2, 4, 0, 2, 0), (3, 5, 0, 3, 0)]
+
+
+def test_a_row_that_left_a_window_of_rows_does_not_come_back() -> None:
+    """1, 2 and 3 are stored with one batch; in the next 4 and 5 push 1 and 2 out. Their segment stays, for 3."""
+    a, b = spec(0, RowsWindow(3)), spec(1, TimeWindow(0))
+    query = JoinQuery((a, b))
+    join, store, header = plan(query, "general_lazy").start(), log.MemoryStore(), log.begin(query)
+    for batch in ([(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0)], [(5, 5, 0), (6, 6, 0)]):
+        step(join, [rows(a, *batch), rows(b, (batch[-1][0], 9, 0))])
+        header = log.commit(join, header, store)
+    assert [row[1] for row in stored(join, 0)] == [3, 4, 5]
+    again = plan(query, "general_lazy").start()
+    log.rebuild(again, header, store)
+    assert bag(stored(again, 0)) == bag(stored(join, 0))
 
 
 # ---------------------------------------------------------------- what is refused

@@ -95,6 +95,15 @@ class Agreement:
         if nodes.size:
             promises.close_inside(self.waiting[k].lists.keys_of(nodes), time)
 
+    def keep_apart(self) -> None:
+        """Closed keys of which tuples wait have nodes of their own, even if they were merged into a range meanwhile."""
+        for p, wait in zip(self.promises, self.waiting, strict=False) if not self.silent else ():
+            nodes = wait.nodes()
+            nodes = nodes[wait.lists.counterparts(nodes, p.lists) == kernel.NIL]
+            closed = p.closed(np.arange(nodes.size), wait.lists.keys_of(nodes))
+            if closed.any():
+                p.close_inside(wait.lists.keys_of(nodes[closed]), wait.lists.oldest_time() or 0)
+
     def _waits(self, k: int, own: ValueLists, nodes: Int64s) -> Bools:
         """For which keys of these nodes of `own` a tuple of stream k waits."""
         if not self.waiting or not len(self.waiting[k]):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from watersmeet.joins.grouped import Groups
 from watersmeet.kernels import lists as kernel
 from watersmeet.kernels import multiway
-from watersmeet.model.batches import AFTER_ALL
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.queries import StreamSpec
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import AnyArray
@@ -122,7 +122,7 @@ class CountedState(StreamState[ValueLists]):
         before = arrivals.slots.size
         super().insert(arrivals, which)
         self._fit()
-        slots = arrivals.slots[before:]
+        slots, which = arrivals.slots[before:], arrivals.stored[before:]
         self.limit[slots] = self._limits[which]
         self.place[slots] = self.count - arrivals.times.size + which
         if not self.window.per_key:
@@ -215,6 +215,9 @@ class CountedState(StreamState[ValueLists]):
         self._read, self._read_limits, self._leaving = [], [], None
 
     def _take_limits(self, living: Int64s) -> None:
+        """Who is pushed out and has no durable limit had left before it could get one."""
+        pushed = self.place[living] < self.count - self.window.rows
+        self.limit[living[pushed & (self.limit[living] == ENDLESS)]] = BEFORE_ALL - 1
         by_place = living[np.argsort(self.place[living])]
         for part in self._read_limits:
             positions, limits = (column.to_numpy() for column in part.columns)

@@ -85,6 +85,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self._unkeyed = []
         self._begin(batches)
         if self.waits:
+            self.agreement.keep_apart()
             self._release()
         for i in range(len(self.own)):
             self._drop_dead(i, self.arrivals[i])
