@@ -220,7 +220,7 @@ def test_a_working_state_is_picked_up_by_the_next_process(name: str, data: st.Da
     query = script.query()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        store, header = cache.KeepingStore(log.MemoryStore(), folder), log.begin(query)
+        store, header = log.MemoryStore(), log.begin(query)
         comparison, join = Comparison(script), operator(name, query).start(MappedArrays(folder))
         for n in range(len(script.batches)):
             comparison.step(join, n)
