@@ -39,7 +39,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_importing_it_loads_neither_spark_nor_numba_nor_a_plotting_library() -> None:
-    heavy = {"pyspark", "numba", "matplotlib", "pandas", "pyarrow", "numpy", "rich"}
+    heavy = {"pyspark", "numba", "matplotlib", "pandas", "pyarrow", "numpy", "rich", "sqlglot"}
     loaded = _run("import sys, watersmeet; print(*{name.partition('.')[0] for name in sys.modules})").split()
     assert not heavy & set(loaded)
 

@@ -66,6 +66,8 @@ SAME = [
     "(n + i) * 2 < i",
     "n % 4 = 1 OR n % -2 = 0",
     "i IN (1, 2.5, 3e0)",
+    "(i < n) = yes",
+    "x > .5 AND d > 1.",
 ]
 
 
@@ -78,6 +80,18 @@ def test_values_are_those_of_sql(text: str) -> None:
     assert predicate.holds(ROWS).tolist() == want
     assert predicate.holds(ROWS.slice(0, 0)).tolist() == []
     assert predicate.holds(ROWS.slice(1, 3)).tolist() == want[1:4]
+
+
+def test_what_follows_a_comparison_is_about_all_of_it() -> None:
+    assert parse("i < n IS NULL", SCHEMA).root == parse("(i < n) IS NULL", SCHEMA).root
+    assert parse("i < n IN (yes, TRUE)", SCHEMA).root == parse("(i < n) IN (yes, TRUE)", SCHEMA).root
+    assert parse("NOT i = n NOT IN (yes)", SCHEMA).root == parse("NOT (NOT ((i = n) IN (yes)))", SCHEMA).root
+
+
+def test_words_that_mean_something_elsewhere_are_names() -> None:
+    columns = ("date", "first", "end", "timestamp", "select", "interval")
+    schema = pa.schema([(name, pa.int64()) for name in columns])
+    assert parse("date + first < `end` * timestamp AND select <> interval", schema).columns == columns
 
 
 def test_names_are_found_as_spark_finds_them() -> None:
@@ -107,6 +121,19 @@ def test_names_are_found_as_spark_finds_them() -> None:
         ("i = AND", "`AND`"),
         ("s = 'it''s'", "`'it''s'`"),
         ("i = 3L", "`3L`"),
+        ("i = 1_000", "`1_000`"),
+        ("", "an end where a value should be"),
+        ("i < 3 n", "`n`"),
+        ("s = 'a", "a quote or a comment that does not end"),
+        ('s = "a"', '`"a"`'),
+        ("s = 'a\\'b'", "`'a\\'b'`"),
+        ("i /* one */ = 1", "`/* one */ = 1`"),
+        ("i IN ()", "no values in parentheses behind IN"),
+        ("i = NOT yes", "`NOT yes` as a value without parentheses"),
+        ("a.i = 1", "`a.i`"),
+        ("case when yes then yes end", "`when`"),
+        ("s LIKE 'a'", "`LIKE`"),
+        ("i IS DISTINCT FROM n", "`FROM`"),
     ],
 )
 def test_more_than_comparisons_and_arithmetic_is_refused(text: str, what: str) -> None:

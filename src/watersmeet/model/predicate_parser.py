@@ -1,23 +1,17 @@
 """From the text of a predicate to its expression: the part of Spark SQL that a join evaluates by itself.
 
-::
-
-    or        and (OR and)*
-    and       not (AND not)*
-    not       NOT not | test
-    test      sum (compare sum)? (IS NOT? NULL | NOT? BETWEEN sum AND sum | NOT? IN (sum, …))?
-    sum       product ((+ | -) product)*
-    product   unary ((* | / | %) unary)*
-    unary     - unary | column | number | 'text' | TRUE | FALSE | NULL | ( or )
+sqlglot reads it. Words that mean nothing in a predicate are names here, whatever they mean elsewhere (`date`, `first`).
 """
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 from difflib import get_close_matches
 
 import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import ColumnError, QueryError
 from watersmeet.model.predicates import (
@@ -34,151 +28,152 @@ from watersmeet.model.predicates import (
     one_of,
     truth,
 )
+from watersmeet.model.spark_sql import SparkSQL, SparkSQLParser
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?(?!\w))
-  | (?P<text>'[^'\\]*'(?!'))
-  | (?P<quoted>`(?:[^`]|``)+`)
-  | (?P<word>[A-Za-z_]\w*)
-  | (?P<sign><=>|<=|>=|<>|!=|==|--|[-=<>+*/%(),])
-)""",
-    re.VERBOSE,
-)
-_COMPARE = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARE: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_COMPUTE: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_SIGNS = {"=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "(", ")", ",", "."}
 _RESERVED = {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "BETWEEN", "IN"}
+#: What is a value only in parentheses, as an operand of a sign.
+_CONDITIONS = (*_COMPARE, exp.Not, exp.Is, exp.In, exp.Between)
 
 
 def parse(text: str, schema: pa.Schema, *, case_sensitive: bool = False) -> Predicate:
     """The predicate over columns of `schema`; refuses what is more than comparisons and arithmetic."""
-    return _Parser(text, schema, case_sensitive).predicate()
+    return _Reader(text, schema, case_sensitive).predicate()
 
 
-class _Parser:
+class _Parser(SparkSQLParser):
+    """Remembers whether it was the end at which something was missing."""
+
+    at_end = False
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        self.at_end = not self._curr
+        super().raise_error(message, token or self._curr or self._prev)
+
+
+class _Reader:
     def __init__(self, text: str, schema: pa.Schema, case_sensitive: bool) -> None:
         self.text = text
         self.schema = schema
         self.case_sensitive = case_sensitive
-        self.tokens = self._tokens()
-        self.at = 0
         self.columns: list[str] = []
 
     def predicate(self) -> Predicate:
-        root = truth(self._or())
-        if self.at < len(self.tokens):
-            raise self._refusal(f"`{self.tokens[self.at][1]}`")
-        return Predicate(" ".join(token for _, token in self.tokens), root, tuple(dict.fromkeys(self.columns)))
+        tokens = self._tokens()
+        root = truth(self._node(self._tree(tokens)))
+        return Predicate(" ".join(map(self._source, tokens)), root, tuple(dict.fromkeys(self.columns)))
 
-    def _tokens(self) -> list[tuple[str, str]]:
-        found, at = [], 0
-        while self.text[at:].strip():
-            match = _TOKEN.match(self.text, at)
-            if match is None or match.lastgroup is None or match[match.lastgroup] in ("--", "<=>"):
-                raise self._refusal(f"`{self.text[at:].strip()}`")
-            found.append((match.lastgroup, match[match.lastgroup]))
-            at = match.end()
-        return found
+    # ------------------------------------------------------------ sqlglot's words and tree
 
-    def _next(self, *words: str) -> str | None:
-        """The next token if it is one of these words or signs."""
-        if self.at < len(self.tokens):
-            kind, token = self.tokens[self.at]
-            if kind in ("word", "sign") and token.upper() in words:
-                self.at += 1
-                return token.upper()
-        return None
+    def _source(self, token: Token) -> str:
+        return self.text[token.start : token.end + 1]
 
-    def _need(self, word: str) -> None:
-        if self._next(word) is None:
-            raise self._refusal(f"no {word} where one should be")
+    def _tokens(self) -> list[Token]:
+        """Words and signs; refuses, from where it begins, what no predicate has."""
+        try:
+            tokens = SparkSQL().tokenize(self.text)
+        except TokenError as error:
+            raise self._refusal("a quote or a comment that does not end") from error
+        end, before = 0, None
+        for token in tokens:
+            if self.text[end : token.start].strip():
+                break  # a comment
+            end = token.start
+            source = self._source(token)
+            match token.token_type:
+                case TokenType.STRING if before is not None and before.token_type == TokenType.STRING:
+                    end = before.start  # '' within a text, or two texts: not one text everywhere
+                    break
+                case TokenType.STRING if not source.startswith("'") or "\\" in source:
+                    break
+                case TokenType.NUMBER if source != token.text or source[-1] in "eE":
+                    break
+                case TokenType.STRING | TokenType.NUMBER | TokenType.IDENTIFIER:
+                    pass
+                case _ if source.isidentifier():
+                    if source.upper() not in _RESERVED:
+                        token.token_type = TokenType.IDENTIFIER
+                case TokenType.L_PAREN if before is not None and before.token_type == TokenType.IDENTIFIER:
+                    raise self._refusal(f"a call of {before.text}")
+                case _ if source not in _SIGNS:
+                    break
+            end, before = token.end + 1, token
+        if self.text[end:].strip():
+            raise self._refusal(f"`{self.text[end:].strip()}`")
+        return tokens
 
-    # ------------------------------------------------------------ the grammar
-
-    def _or(self) -> Node:
-        node = self._and()
-        while self._next("OR"):
-            node = Both(truth(node), truth(self._and()), decided=True)
-        return node
-
-    def _and(self) -> Node:
-        node = self._not()
-        while self._next("AND"):
-            node = Both(truth(node), truth(self._not()), decided=False)
-        return node
-
-    def _not(self) -> Node:
-        return Not(truth(self._not())) if self._next("NOT") else self._test()
-
-    def _test(self) -> Node:
-        node = self._sum()
-        sign = self._next(*_COMPARE)
-        if sign:
-            node = comparison(_COMPARE[sign], node, self._sum())
-        if self._next("IS"):
-            negated = self._next("NOT")
-            self._need("NULL")
-            return Not(IsNull(node)) if negated else IsNull(node)
-        negated = self._next("NOT")
-        if self._next("BETWEEN"):
-            low = comparison(">=", node, self._sum())
-            self._need("AND")
-            node = Both(low, comparison("<=", node, self._sum()), decided=False)
-        elif self._next("IN"):
-            node = self._one_of(node)
-        elif negated:
-            raise self._refusal("NOT where no BETWEEN or IN follows")
-        return Not(node) if negated else node
-
-    def _one_of(self, node: Node) -> Node:
-        self._need("(")
-        others = [self._sum()]
-        while self._next(","):
-            others.append(self._sum())
-        self._need(")")
-        return one_of(node, others)
-
-    def _sum(self) -> Node:
-        node = self._product()
-        while sign := self._next("+", "-"):
-            node = arithmetic(sign, node, self._product())
-        return node
-
-    def _product(self) -> Node:
-        node = self._unary()
-        while sign := self._next("*", "/", "%"):
-            node = arithmetic(sign, node, self._unary())
-        return node
-
-    def _unary(self) -> Node:
-        if self._next("-"):
-            if self.at < len(self.tokens) and self.tokens[self.at][0] == "number":
-                self.at += 1
-                return _number("-" + self.tokens[self.at - 1][1])
-            return negative(self._unary())
-        if self._next("("):
-            node = self._or()
-            self._need(")")
-            return node
-        if self.at == len(self.tokens):
+    def _tree(self, tokens: list[Token]) -> exp.Expr:
+        parser = _Parser(dialect=SparkSQL())
+        try:
+            tree = parser.parse_into(exp.Condition, tokens, self.text)[0] if tokens else None
+        except ParseError as error:
+            raise self._refusal(_said(error, parser.at_end)) from error
+        if tree is None:
             raise self._refusal("an end where a value should be")
-        kind, token = self.tokens[self.at]
-        self.at += 1
-        match kind:
-            case "number":
-                return _number(token)
-            case "text":
-                return Literal(token[1:-1], pa.string())
-            case "quoted":
-                return self._column(token[1:-1].replace("``", "`"))
-            case "word" if token.upper() in ("TRUE", "FALSE"):
-                return Literal(token.upper() == "TRUE", pa.bool_())
-            case "word" if token.upper() == "NULL":
+        return tree
+
+    # ------------------------------------------------------------ from its tree to ours
+
+    def _node(self, tree: exp.Expr) -> Node:
+        match tree:
+            case exp.Paren():
+                return self._node(tree.this)
+            case exp.And() | exp.Or():
+                left, right = (truth(self._node(side)) for side in (tree.this, tree.expression))
+                return Both(left, right, decided=isinstance(tree, exp.Or))
+            case exp.Not():
+                return Not(truth(self._node(tree.this)))
+            case exp.Is() if isinstance(tree.expression, exp.Null):
+                return IsNull(self._node(tree.this))
+            case exp.Is():
+                raise self._refusal("no NULL where one should be")
+            case exp.Between():
+                node = self._node(tree.this)
+                low, high = (comparison(s, node, self._value(tree.args[a])) for s, a in ((">=", "low"), ("<=", "high")))
+                return Both(low, high, decided=False)
+            case exp.In():
+                if not tree.expressions:
+                    raise self._refusal("no values in parentheses behind IN")
+                return one_of(self._node(tree.this), [self._value(other) for other in tree.expressions])
+            case _ if type(tree) in _COMPARE:
+                if type(tree.this) in _COMPARE:
+                    raise self._refusal(f"`{_COMPARE[type(tree)]}`")
+                return comparison(_COMPARE[type(tree)], self._value(tree.this), self._value(tree.expression))
+            case _ if type(tree) in _COMPUTE:
+                return arithmetic(_COMPUTE[type(tree)], self._value(tree.this), self._value(tree.expression))
+        return self._single(tree)
+
+    def _value(self, tree: exp.Expr) -> Node:
+        if isinstance(tree, _CONDITIONS):
+            raise self._refusal(f"`{_spelled(tree)}` as a value without parentheses")
+        return self._node(tree)
+
+    def _single(self, tree: exp.Expr) -> Node:
+        match tree:
+            case exp.Neg() if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
+                return _number("-" + tree.this.name)
+            case exp.Neg():
+                return negative(self._value(tree.this))
+            case exp.Literal() if tree.is_string:
+                return Literal(tree.name, pa.string())
+            case exp.Literal():
+                return _number(tree.name)
+            case exp.Boolean():
+                return Literal(tree.this, pa.bool_())
+            case exp.Null():
                 return Literal(None, pa.null())
-            case "word" if token.upper() not in _RESERVED:
-                if self._next("("):
-                    raise self._refusal(f"a call of {token}")
-                return self._column(token)
-        raise self._refusal(f"`{token}`")
+            case exp.Column() if len(tree.parts) == 1 and isinstance(tree.this, exp.Identifier):
+                return self._column(tree.name)
+        raise self._refusal(f"`{_spelled(tree)}`")
 
     def _column(self, name: str) -> Node:
         names = self.schema.names
@@ -199,6 +194,21 @@ class _Parser:
             "IS NULL) and arithmetic (+ - * / %) of columns, numbers and 'texts', with AND, OR and NOT.",
             hint="compute the rest as columns of the streams before the join; after an inner join any condition goes.",
         )
+
+
+def _said(error: ParseError, at_end: bool) -> str:
+    """What is wrong, in our words, from sqlglot's."""
+    said = error.errors[0]
+    if "Expecting )" in said["description"]:
+        return "no ) where one should be"
+    if at_end:
+        return "an end where a value should be"
+    word = said["highlight"]
+    return "NOT where no BETWEEN or IN follows" if word.upper() == "NOT" else f"`{word}`"
+
+
+def _spelled(tree: exp.Expr) -> str:
+    return tree.sql(SparkSQL).replace("`", "")
 
 
 def _number(text: str) -> Node:
