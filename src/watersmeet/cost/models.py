@@ -94,7 +94,7 @@ COST_MODELS: dict[str, Model] = {
     "wo_join": wo_join,
 }
 #: Models of operators that are not in `joins.JOINS` yet.
-AHEAD_OF_THE_JOINS = ("wo_join",)
+AHEAD_OF_THE_JOINS: tuple[str, ...] = ()
 
 
 def scans(p: Parameters) -> Parameters:

@@ -18,6 +18,7 @@ from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.running import RunningJoin
 from watersmeet.joins.windowed_hash import WindowedHashJoin
+from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
 
@@ -42,6 +43,7 @@ JOINS: dict[str, type[Any]] = {
     "lazy": LazyJoin,
     "general_lazy": GeneralLazyJoin,
     "hybrid": HybridJoin,
+    "wo_join": WOJoin,
 }
 
 

@@ -138,7 +138,7 @@ class RunningGeneralLazy(RunningMultiway):
                 yield found
 
     def _extend(self, partial: Partial, j: int, nodes: Int64s, *, last: bool) -> Iterator[Partial]:
-        state, reach = self.own[j], self.query.streams[j].window.reach
+        state, reach = self.own[j], self.reach(j)
         limits = state.limit if isinstance(state, CountedState) else _NONE
         cursor, keys = np.array([0, lists.NIL, 0]), nodes[partial.rows]
         parts, slots = np.empty((2, multiway.CHUNK), np.int64)

@@ -16,7 +16,7 @@ from watersmeet.joins.running import RunningJoin, spell_punctuations
 from watersmeet.joins.waiting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.queries import JoinQuery
+from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s, encode
@@ -48,8 +48,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         arrays: Arrays | None = None,
     ) -> None:
         self.own: list[StreamState[ValueLists]] = [
-            (CountedState if isinstance(s.window, RowsWindow) else StreamState)(s, ValueLists(str(i), arrays))
-            for i, s in enumerate(query.streams)
+            self._state(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)
         ]
         self.counted = [s for s in self.own if isinstance(s, CountedState)]
         self.every = every or 0
@@ -63,6 +62,10 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.order = order
         self.agreement = Agreement(query, self.own, self.waiting)
         self._unkeyed: list[Int64s] = []
+
+    def _state(self, spec: StreamSpec, lists: ValueLists) -> StreamState[ValueLists]:
+        """An empty state of one stream."""
+        return (CountedState if isinstance(spec.window, RowsWindow) else StreamState)(spec, lists)
 
     @property
     def order(self) -> Order:
@@ -149,7 +152,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         state = self.own[i]
         if isinstance(state, CountedState):
             return state.limits(which)
-        return self.arrivals[i].times[which] + state.spec.window.reach
+        return self.arrivals[i].times[which] + self.reach(i)
 
     def _table(self, slots: Sequence[Int64s]) -> pa.Table:
         """Combinations of stored tuples, the new ones of the batch among them; a slot of every stream each."""
@@ -200,7 +203,11 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """As for every join; and tuples that wait have gone when the horizon is past them."""
         if i >= len(self.own):
             return self.horizon
-        return self.bound(i) - self.query.streams[i].window.reach
+        return self.bound(i) - self.reach(i)
+
+    def reach(self, i: int) -> int:
+        """How far before the newest tuple of a combination one of stream i may stand."""
+        return self.query.streams[i].window.reach
 
     def output_progress(self) -> int:
         return min(*self.progress, self.horizon)
@@ -214,7 +221,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             count, emptied = stream.expire_limits(before)
             self.counters.invalidated += count
             return emptied
-        before -= stream.spec.window.reach
+        before -= self.reach(i)
         if not stream.lists.closings:
             self.counters.invalidated += stream.expire_before(before)
             return np.empty(0, np.int64)

@@ -22,7 +22,7 @@ def ascending(times, which):
 @kernel
 def by_time(times, which, out):
     """Put the rows `which` into `out` in order of time, equal times as they stand. False (`out` is spoilt) if their
-    times bunch so much that this would take long.
+    times bunch so much that this would take long, or lie farther apart than a word can say.
 
     Streams are nearly in order and nearly even: rows go to as many buckets of time as there are rows, and are then
     moved a few places at most.
@@ -33,6 +33,8 @@ def by_time(times, which, out):
     for k in range(n):
         low = min(low, times[which[k]])
         high = max(high, times[which[k]])
+    if high - low < 0:
+        return False
     shift = 0
     while (high - low) >> shift > n:
         shift += 1

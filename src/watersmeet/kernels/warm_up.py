@@ -9,7 +9,7 @@ from watersmeet.kernels import circular, closings, hashing, lists, multiway, ske
 #: The joins over circular buffers; their kernels are warmed for those who use them.
 CIRCULAR = ("nested_loop", "windowed_hash")
 #: Those of several streams. (Their nested loops are compiled on first use, for as many streams as there are.)
-SEVERAL = ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid")
+SEVERAL = ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid", "wo_join")
 
 
 def warm_up(*algorithms: str) -> None:

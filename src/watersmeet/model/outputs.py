@@ -12,6 +12,7 @@ class Counters:
 
     rows_in: int = 0
     late: int = 0
+    too_late: int = 0  # tuples that were joined, though what they match may have been forgotten before
     idle: int = 0  # streams that were silent and whose progress was taken from the others'
     violations: int = 0  # tuples that came against a promise of their own stream
     null_keys: int = 0

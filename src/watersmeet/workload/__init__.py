@@ -4,17 +4,23 @@ from watersmeet.workload.arrivals import SECOND, delivery_times, merge_by_time, 
 from watersmeet.workload.auctions import AuctionHouse
 from watersmeet.workload.drifting import Drifting
 from watersmeet.workload.punctuated import Punctuated
+from watersmeet.workload.scrambled import BURST, DIP, Scrambled, Swing, three_streams
 from watersmeet.workload.tables import ORIGIN, STREAMS, TableStream
 
 __all__ = [
+    "BURST",
+    "DIP",
     "ORIGIN",
     "SECOND",
     "STREAMS",
     "AuctionHouse",
     "Drifting",
     "Punctuated",
+    "Scrambled",
+    "Swing",
     "TableStream",
     "delivery_times",
     "merge_by_time",
     "poisson_arrivals",
+    "three_streams",
 ]

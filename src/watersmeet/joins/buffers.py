@@ -1,0 +1,212 @@
+"""How much a window-oblivious join keeps of each stream: from given or measured disorder, by several rules.
+
+A rule looks at the places of every batch's tuples, in the order of arrival, and says from which place on the tuples of
+each stream have to stay. All it knows is bounded, and has a durable form.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.errors import StateMismatchError
+from watersmeet.state.arrays import Arrays, HeapArrays
+from watersmeet.state.disorder import Disorder, SortedTail, lag
+from watersmeet.state.keys import Bools, Int64s
+from watersmeet.state.log import Delta, Entry
+from watersmeet.state.recent import MatchedDistances, RecentRate
+
+#: Before all places; the largest of them; and what lies beyond: nothing has to stay.
+FIRST = int(np.iinfo(np.int64).min)
+LAST = int(np.iinfo(np.int64).max)
+BEYOND = LAST + 1
+#: What has become durable in so many pieces is written anew as one.
+MOST_PIECES = 32
+
+#: Scrambling factors that are known, by stream; None: to be measured.
+Given = Sequence[int | None]
+
+
+class Buffers(ABC):
+    """The common part: every stream's disorder."""
+
+    def __init__(self, name: str, given: Given, arrays: Arrays | None = None) -> None:
+        self.name = name
+        self.given = given
+        self.arrays = arrays or HeapArrays()
+        self.disorder = [Disorder(str(i), self.arrays) for i in range(len(given))]
+
+    def observe(self, places: Sequence[Int64s]) -> list[Int64s]:
+        """Take a batch of each stream up, in the order of arrival; how far behind its tuples came."""
+        behind = [d.observe(p) for d, p in zip(self.disorder, places, strict=True)]
+        for d, given in zip(self.disorder, self.given, strict=True):
+            if given is not None:
+                d.maxima.forget_before(d.count - given)
+        return behind
+
+    def allowance(self, j: int) -> int:
+        """Positions by which a tuple of stream j may come behind."""
+        given = self.given[j]
+        return self.disorder[j].recent if given is None else given
+
+    @abstractmethod
+    def floors(self, ended: Sequence[bool]) -> list[int]:
+        """The places from which on tuples of each stream have to stay."""
+
+    def notes(self) -> dict[str, Any]:
+        return {"rule": self.name, "streams": [d.notes() for d in self.disorder]}
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        if notes["rule"] != self.name:
+            raise StateMismatchError(
+                f'the checkpoint was written with buffer="{notes["rule"]}", the join now has buffer="{self.name}"; '
+                "what one has measured the other does not know.",
+                hint=f'run with buffer="{notes["rule"]}", or start from a new checkpoint.',
+            )
+        for d, note in zip(self.disorder, notes["streams"], strict=True):
+            d.recall(note)
+
+    def deltas(self, entries: Sequence[Entry]) -> list[Delta]:
+        out = []
+        for i, d in enumerate(self.disorder):
+            whole = pieces(entries, "maxima", i) >= MOST_PIECES
+            out += [Delta("maxima", i, rows, all) for rows, all in d.maxima.deltas(whole=whole)]
+        return out
+
+    def replay(self, delta: Delta) -> None:
+        self.disorder[delta.stream].maxima.replay(delta.rows)
+
+
+def pieces(entries: Sequence[Entry], kind: str, i: int) -> int:
+    """Segments in which something of stream i is durable."""
+    return sum((e.kind, e.stream) == (kind, i) for e in entries)
+
+
+class SoundBuffers(Buffers):
+    """Stream j has closed all that its running maximum had reached k_j tuples ago; what all others have closed goes.
+
+    With the true k_j nothing is lost: a tuple that came at or below that maximum would be more than k_j behind.
+    """
+
+    def floors(self, ended: Sequence[bool]) -> list[int]:
+        closed = [d.closed(self.allowance(j)) for j, d in enumerate(self.disorder)]
+        above = [BEYOND if end else FIRST if c is None else c + 1 for c, end in zip(closed, ended, strict=True)]
+        return [min(a for j, a in enumerate(above) if j != i) for i in range(len(above))]
+
+
+class LearnedBuffers(SoundBuffers):
+    """The same with the distance that all but a `loss` of the tuples with partners keep to, in place of the largest.
+
+    Tuples that match nothing, however late, ask for nothing. Where few have matched, the largest distance holds.
+    """
+
+    def __init__(self, name: str, given: Given, loss: float, arrays: Arrays | None = None) -> None:
+        super().__init__(name, given, arrays)
+        self.loss = loss
+        self.matched = [MatchedDistances(loss) for _ in given]
+
+    def learn(self, behind: Sequence[Int64s], matched: Sequence[Bools]) -> None:
+        """Which of the batch's tuples found a partner in every other stream, or came too late for that."""
+        for learned, b, m in zip(self.matched, behind, matched, strict=True):
+            learned.observe(b[m])
+
+    def allowance(self, j: int) -> int:
+        most = super().allowance(j)
+        learned = self.matched[j]
+        return most if learned.seen * self.loss < 1 else min(most, learned.needed)
+
+    def notes(self) -> dict[str, Any]:
+        return super().notes() | {"matched": [m.notes() for m in self.matched]}
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        super().recall(notes)
+        for m, note in zip(self.matched, notes["matched"], strict=True):
+            m.recall(note)
+
+
+class PaperBuffers(Buffers):
+    """As many tuples as equations 7 and 8 say, those with the largest places.
+
+    ``M_i = max_j max{1, k_i + r_i · k_j / r_j + L_i→j}``, the lag taken k_j tuples of stream j ago: as far as its
+    sorted order is final by now. An estimate: rates and lags wander meanwhile.
+    """
+
+    def __init__(self, name: str, given: Given, arrays: Arrays | None = None) -> None:
+        super().__init__(name, given, arrays)
+        self.tails = [SortedTail(str(i), self.arrays) for i in range(len(given))]
+        self.rates = [RecentRate() for _ in given]
+        self.history: deque[list[int]] = deque(maxlen=256)  # tuples of each stream after the last batches
+        self._fresh: list[list[Int64s]] = [[] for _ in given]
+
+    def observe(self, places: Sequence[Int64s]) -> list[Int64s]:
+        for i, some in enumerate(places):
+            self.tails[i].add(some)
+            self.rates[i].observe(some.size)
+            self._fresh[i].append(some)
+        behind = super().observe(places)
+        self.history.append([d.count for d in self.disorder])
+        return behind
+
+    def size(self, i: int, ended: Sequence[bool]) -> float | None:
+        """Tuples of stream i to keep; None: all, as not enough is known."""
+        most = 1.0
+        then = np.array(self.history)
+        for j, other in enumerate(self.disorder):
+            if j == i or ended[j]:
+                continue
+            position = other.count - self.allowance(j)
+            at = min(int(np.searchsorted(then[:, j], position)), len(then) - 1)
+            ahead = lag(self.tails[i], int(then[at, i]), self.tails[j], position)
+            if ahead is None:
+                return None
+            most = max(most, self.allowance(i) + self._ratio(i, j) * self.allowance(j) + ahead)
+        return most
+
+    def _ratio(self, i: int, j: int) -> float:
+        mine, theirs = self.rates[i].rate, self.rates[j].rate
+        return mine / theirs if theirs else self.disorder[i].count / max(1, self.disorder[j].count)
+
+    def floors(self, ended: Sequence[bool]) -> list[int]:
+        return [self._floor(i, ended) for i in range(len(self.given))]
+
+    def _floor(self, i: int, ended: Sequence[bool]) -> int:
+        if all(end for j, end in enumerate(ended) if j != i):
+            return BEYOND
+        size = self.size(i, ended)
+        place = None if size is None else self.tails[i].at(self.disorder[i].count - int(np.ceil(size)) + 1)
+        return FIRST if place is None else place
+
+    def notes(self) -> dict[str, Any]:
+        return super().notes() | {
+            "tails": [t.notes() for t in self.tails],
+            "rates": [r.notes() for r in self.rates],
+            "history": list(self.history),
+        }
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        super().recall(notes)
+        self.history = deque(notes["history"], maxlen=self.history.maxlen)
+        for tail, rate, t, r in zip(self.tails, self.rates, notes["tails"], notes["rates"], strict=True):
+            tail.recall(t)
+            rate.recall(r)
+
+    def deltas(self, entries: Sequence[Entry]) -> list[Delta]:
+        out = super().deltas(entries)
+        for i, tail in enumerate(self.tails):
+            fresh, self._fresh[i] = np.concatenate([np.empty(0, np.int64), *self._fresh[i]]), []
+            if pieces(entries, "tail", i) >= MOST_PIECES:
+                out.append(Delta("tail", i, tail.rows, whole=True))
+            else:
+                out.append(Delta("tail", i, pa.record_batch([pa.array(fresh)], names=["place"])))
+        return out
+
+    def replay(self, delta: Delta) -> None:
+        if delta.kind == "tail":
+            self.tails[delta.stream].replay(delta.rows)
+        else:
+            super().replay(delta)

@@ -1,0 +1,99 @@
+"""What a stream has been like of late: its rate without the bursts, and how far behind the tuples that matter come."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from watersmeet.state.keys import Int64s
+
+#: Intervals over which a rate is taken.
+INTERVALS = 15
+#: Distances up to this are counted one by one, larger ones in classes that are 1/32 wide.
+_EXACT = 128
+_STEPS = 32
+
+
+class RecentRate:
+    """Tuples per unit of time: the median over the last intervals. A short burst or pause does nothing."""
+
+    def __init__(self) -> None:
+        self._rates: deque[float] = deque(maxlen=INTERVALS)
+
+    def observe(self, count: int, duration: float = 1.0) -> None:
+        self._rates.append(count / duration)
+
+    @property
+    def rate(self) -> float:
+        """0 before anything is known, and for a stream that was silent more often than not."""
+        return float(np.median(self._rates)) if self._rates else 0.0
+
+    def notes(self) -> list[float]:
+        return list(self._rates)
+
+    def recall(self, notes: list[float]) -> None:
+        self._rates = deque(notes, maxlen=INTERVALS)
+
+
+class MatchedDistances:
+    """How far behind tuples come, learnt from those that found a partner (or came too late to find one).
+
+    Counts by class of distance that fade: after `memory` tuples a count is half of what it was. A few stragglers move
+    a quantile as little as a few tuples should, and a burst brings no more weight than its tuples.
+    """
+
+    def __init__(self, share: float, memory: int = 4096) -> None:
+        self.share = share
+        self.memory = memory
+        self._counts: dict[int, float] = {}
+
+    def observe(self, behind: Int64s) -> None:
+        if behind.size:
+            fade = 0.5 ** (behind.size / self.memory)
+            classes, counts = np.unique(class_of(behind), return_counts=True)
+            faded = {c: n * fade for c, n in self._counts.items() if n * fade > 1e-3}
+            for c, n in zip(classes.tolist(), counts.tolist(), strict=True):
+                faded[c] = faded.get(c, 0.0) + n
+            self._counts = faded
+
+    @property
+    def seen(self) -> float:
+        """Tuples it rests on, faded ones in part."""
+        return sum(self._counts.values())
+
+    @property
+    def needed(self) -> int:
+        """A distance that all but `share` of the tuples keep to."""
+        classes = sorted(self._counts)
+        most = np.cumsum([self._counts[c] for c in classes])
+        if not classes:
+            return 0
+        at = int(np.searchsorted(most, most[-1] * (1 - self.share)))
+        return largest_of(classes[min(at, len(classes) - 1)])
+
+    def notes(self) -> dict[str, Any]:
+        return {str(c): n for c, n in self._counts.items()}
+
+    def recall(self, notes: dict[str, Any]) -> None:
+        self._counts = {int(c): n for c, n in notes.items()}
+
+
+def class_of(distances: Int64s) -> Int64s:
+    """Distances as classes: themselves up to a bound, then 32 classes for every doubling."""
+    large = np.maximum(distances, _EXACT)
+    octave = np.floor(np.log2(large / _EXACT)).astype(np.int64)
+    octave += (large >> (octave + 1)) >= _EXACT  # where the logarithm was rounded down
+    octave -= (large >> octave) < _EXACT
+    step = (large - (_EXACT << octave)) * _STEPS // (_EXACT << octave)
+    return np.where(distances < _EXACT, distances, _EXACT + octave * _STEPS + step)
+
+
+def largest_of(number: int) -> int:
+    """The largest distance of a class."""
+    if number < _EXACT:
+        return number
+    octave, step = divmod(number - _EXACT, _STEPS)
+    base = _EXACT << octave
+    return base + ((step + 1) * base - 1) // _STEPS

@@ -1,0 +1,212 @@
+"""Disorder against the definitions, pair by pair: scrambling, virtual indexes, lags, multiplicities, rates."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.disorder import Disorder, RunningMaxima, SortedTail, lag
+from watersmeet.state.recent import MatchedDistances, RecentRate, class_of, largest_of
+
+PLACES = st.lists(st.integers(-20, 20), max_size=60)
+
+
+def slow_behind(places: list[int], positions: list[int]) -> list[int]:
+    """For every tuple: its position less the first one that holds its place or a larger one."""
+    held = list(zip(positions, places, strict=True))
+    return [p - min(q for q, b in held if b >= a) for p, a in held]
+
+
+def pieces(draw: st.DataObject, n: int) -> list[tuple[int, int]]:
+    cuts = sorted(draw.draw(st.lists(st.integers(0, n), max_size=6), label="cuts"))
+    return list(pairwise([0, *cuts, n]))
+
+
+@given(st.data(), PLACES)
+def test_scrambling_is_that_of_the_definition_however_it_is_cut(data: st.DataObject, places: list[int]) -> None:
+    gaps = data.draw(st.lists(st.integers(1, 3), min_size=len(places), max_size=len(places)))
+    positions = np.cumsum(gaps).astype(np.int64).tolist()
+    disorder = Disorder()
+    behind: list[int] = []
+    for a, b in pieces(data, len(places)):
+        behind += disorder.observe(np.array(places[a:b], np.int64), np.array(positions[a:b], np.int64)).tolist()
+    assert behind == slow_behind(places, positions)
+    assert disorder.scrambling == max(behind, default=0)
+
+
+@given(st.data(), PLACES)
+def test_what_is_closed_never_comes_again(data: st.DataObject, places: list[int]) -> None:
+    """With the factor of the whole stream, known from the start, at every moment; and it is as much as can be."""
+    k = max(slow_behind(places, list(range(len(places)))), default=0)
+    disorder = Disorder()
+    for a, b in pieces(data, len(places)):
+        disorder.observe(np.array(places[a:b], np.int64))
+        closed = disorder.closed(k)
+        assert closed == max(places[: max(0, b - k)], default=None)
+        assert closed is None or all(p > closed for p in places[b:])
+
+
+@given(st.data(), st.lists(st.integers(0, 200), max_size=120))
+def test_thinned_maxima_err_on_the_side_of_disorder(data: st.DataObject, places: list[int]) -> None:
+    exact, thinned = RunningMaxima(), RunningMaxima(room=8)
+    at = 0
+    for a, b in pieces(data, len(places)):
+        some, positions = np.array(places[a:b], np.int64), np.arange(a + 1, b + 1)
+        true, told = exact.observe(some, positions), thinned.observe(some, positions)
+        assert (told >= true).all()
+        at = b
+        assert len(thinned) <= 8
+        for position in range(at + 1):
+            whole, part = exact.at(position), thinned.at(position)
+            assert part is None or (whole is not None and part <= whole)
+            if position >= at - 2:
+                assert part == whole or len(exact) > 8
+
+
+@given(st.data(), PLACES)
+def test_what_nobody_asks_for_is_forgotten(data: st.DataObject, places: list[int]) -> None:
+    many = [p + 40 * i for i in range(8) for p in places]
+    disorder, k = Disorder(), 5
+    for n, place in enumerate(many, 1):
+        disorder.observe(np.array([place], np.int64))
+        disorder.maxima.forget_before(n - k)
+        assert disorder.closed(k) == max(many[: max(0, n - k)], default=None)
+        assert len(disorder.maxima) <= 2 * (64 + k) + 2
+
+
+@given(st.data(), PLACES)
+def test_virtual_indexes_and_multiplicities(data: st.DataObject, places: list[int]) -> None:
+    tail, small = SortedTail(), SortedTail(room=10)
+    for a, b in pieces(data, len(places)):
+        for t in (tail, small):
+            t.add(np.array(places[a:b], np.int64))
+        ordered = sorted(places[:b])
+        assert tail.count == small.count == b
+        assert tail.multiplicity == max(Counter(ordered).values(), default=0)
+        for n, place in enumerate(ordered, 1):
+            first, last = tail.virtual_index(place)
+            assert (ordered[first - 1], ordered[last - 1]) == (place, place)
+            assert [i for i, p in enumerate(ordered, 1) if p == place] == list(range(first, last + 1))
+            assert tail.at(n) == place
+            assert small.at(n) == (place if n > b - 10 else None)
+        assert tail.at(0) is tail.at(b + 1) is None
+
+
+def slow_lag(mine: list[int], theirs: list[int], arrived: int, position: int) -> int:
+    """PI(s_i) - VI_max(s'_i): s'_j stands at `position` of theirs when sorted, s'_i is the last of mine up to it."""
+    place = sorted(theirs)[position - 1]
+    return arrived - sum(p <= place for p in mine)
+
+
+@given(PLACES, PLACES.filter(bool), st.data())
+def test_lags_are_those_of_the_definition(mine: list[int], theirs: list[int], data: st.DataObject) -> None:
+    a, b = SortedTail(), SortedTail()
+    a.add(np.array(mine, np.int64))
+    b.add(np.array(theirs, np.int64))
+    position = data.draw(st.integers(1, len(theirs)))
+    assert lag(a, len(mine), b, position) == slow_lag(mine, theirs, len(mine), position)
+
+
+def test_the_papers_example_of_a_lag() -> None:
+    """Two streams of which one has just shown 66 in third, the other 65 in second place."""
+    a, b = SortedTail(), SortedTail()
+    a.add(np.array([63, 63, 64, 65, 66, 67]))
+    b.add(np.array([62, 63, 65, 68]))
+    assert lag(a, 3, b, 2) == 3 - 2
+    assert lag(a, 6, b, 3) == 6 - 4
+    small = SortedTail(room=2)
+    small.add(np.array([62, 63, 65, 68]))
+    assert lag(a, 3, small, 1) is None  # no longer known
+
+
+def test_recent_disorder_grows_at_once_and_shrinks_slowly() -> None:
+    disorder = Disorder(period=10)
+    rising = iter(range(1000))
+    disorder.observe(np.array([next(rising) for _ in range(9)]))
+    assert disorder.recent == 9  # nothing is known yet: all may matter
+    disorder.observe(np.array([next(rising)]))
+    assert disorder.recent == 0
+    disorder.observe(np.array([*(next(rising) for _ in range(8)), 9]))
+    assert disorder.recent == disorder.scrambling == 9  # 9 was first reached at position 10, and came at 19
+    levels = []
+    for _ in range(8):
+        disorder.observe(np.array([next(rising) for _ in range(10)]))
+        levels.append(disorder.recent)
+    assert levels == [9, 9, 8, 7, 6, 5, 4, 3]
+    assert disorder.scrambling == 9
+
+
+def test_a_rate_is_not_moved_by_a_burst() -> None:
+    rate = RecentRate()
+    assert rate.rate == 0
+    for count in [50, 52, 48, 51, 49, 400, 400, 400, 50, 50]:
+        rate.observe(count)
+    assert rate.rate == 50.5
+    for _ in range(8):
+        rate.observe(800, duration=2)
+    assert rate.rate == 400
+    again = RecentRate()
+    again.recall(rate.notes())
+    assert again.rate == 400
+
+
+@given(st.integers(0, 1 << 45))
+def test_classes_of_distances_are_narrow(distance: int) -> None:
+    some = np.array([distance, distance + 1])
+    mine, next_one = class_of(some).tolist()
+    assert next_one - mine in (0, 1)
+    assert distance <= largest_of(mine) <= distance * 33 / 32
+    assert class_of(np.array([largest_of(mine), largest_of(mine) + 1])).tolist() == [mine, mine + 1]
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=200), st.floats(0.0, 0.5))
+def test_what_is_needed_is_a_quantile(distances: list[int], share: float) -> None:
+    learned = MatchedDistances(share, memory=1 << 40)
+    for some in np.array_split(np.array(distances, np.int64), 3):
+        learned.observe(some)
+    beyond = sum(d > learned.needed for d in distances)
+    assert beyond <= share * len(distances) + 1e-6
+    assert learned.needed <= max(distances) * 33 / 32
+    assert learned.seen == pytest.approx(len(distances))
+    again = MatchedDistances(share)
+    again.recall(learned.notes())
+    assert again.needed == learned.needed
+
+
+def test_what_was_needed_long_ago_fades() -> None:
+    learned = MatchedDistances(0.01, memory=100)
+    learned.observe(np.full(100, 500))
+    assert learned.needed >= 500
+    learned.observe(np.full(300, 20))
+    assert learned.needed >= 500
+    learned.observe(np.full(600, 20))
+    assert learned.needed == 20
+
+
+@settings(max_examples=20)
+@given(st.data(), PLACES)
+def test_disorder_is_picked_up_from_mapped_arrays_and_from_deltas(data: st.DataObject, places: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        disorder, again = Disorder("x", MappedArrays(folder), room=8), Disorder(room=8)
+        written = []
+        for a, b in pieces(data, len(places)):
+            disorder.observe(np.array(places[a:b], np.int64))
+            for rows, whole in disorder.maxima.deltas(whole=False):
+                written = [rows] if whole else [*written, rows]
+        other = Disorder("x", MappedArrays(folder), room=8)
+        for copy in (other, again):
+            copy.recall(disorder.notes())
+        for rows in written:
+            again.maxima.replay(rows)
+        for copy in (other, again):
+            assert copy.recent == disorder.recent
+            assert [copy.closed(k) for k in range(70)] == [disorder.closed(k) for k in range(70)]
