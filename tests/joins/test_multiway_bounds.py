@@ -61,8 +61,9 @@ def engine(script: Script, n: int) -> list[Batch]:
 
 
 def without_words(script: Script) -> Script:
-    """The same, said nothing: no punctuation, no end."""
-    return replace(script, batches=tuple(tuple(News(n.tuples) for n in news) for news in script.batches))
+    """The same, said nothing: no punctuation, no end, and silence means nothing."""
+    batches = tuple(tuple(News(n.tuples) for n in news) for news in script.batches)
+    return replace(script, batches=batches, idle_after=(None,) * len(script.windows))
 
 
 def duckdb_join(script: Script, query: JoinQuery) -> list[tuple[Any, ...]]:
