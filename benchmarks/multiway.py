@@ -54,7 +54,7 @@ def engine_cases(quick: bool) -> list[EngineCase]:
         *growth,
         EngineCase(
             "orders",
-            "four streams of 100, 100, 2 k and 8 k rows a batch over 2 k keys, windows of 4 s, hash indexes; every order",
+            "four streams of 100, 100, 2 k, 8 k rows a batch over 2 k keys, windows of 4 s, hash indexes; every order",
             Load((100 // part, 100 // part, 2_000 // part, 8_000 // part), 2_000 // part, 4, 10),
             tuple(orders(4)),
             min(turns, 3),
