@@ -80,7 +80,11 @@ class Run:
 
 
 def native_join(*streams: DataFrame) -> DataFrame:
-    """Two streams, or a chain of joins in which all pairs must be near: with equal windows, the join of all at once."""
+    """Two streams, or a chain of joins in which all pairs must be near: with equal windows, the join of all at once.
+
+    Spark takes one event time per input of a join, so in a chain all but the first stream's become plain columns once
+    they are joined.
+    """
     names = [_name_of(stream) for stream in streams]
     joined: DataFrame | None = None
     for number, (name, stream) in enumerate(zip(names, streams, strict=True)):
@@ -93,6 +97,8 @@ def native_join(*streams: DataFrame) -> DataFrame:
         left = joined.alias("joined") if number > 1 else joined
         key = f"{'joined' if number > 1 else names[0]}.k = {name}.k"
         joined = left.join(right, sf.expr(" AND ".join([key, *near]))).drop(sf.col(f"{name}.k"))
+        if number < len(streams) - 1:
+            joined = joined.withColumn(f"{name}_ts", sf.expr(f"{name}_ts + interval 0 seconds"))
     assert joined is not None, "there are streams"
     return joined
 
