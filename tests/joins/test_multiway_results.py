@@ -13,6 +13,8 @@ from tests.joins.test_multiway import ALGORITHMS, operator
 from tests.oracle import Row, all_windows, bag, step
 from watersmeet.joins import plan
 from watersmeet.joins.group_by import GroupedJoin
+from watersmeet.joins.reference import Tuple
+from watersmeet.joins.reference_rules import News
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.predicate_parser import parse
 from watersmeet.model.queries import JoinQuery, columns_of
@@ -81,3 +83,23 @@ def test_a_bucket_of_a_counted_stream_does_not_end_groups() -> None:
     counts = (("n", Aggregate("count")),)
     assert GroupedQuery(streams, group_by=GroupBy((Bucket("a_ts", 3, "x"),), counts)).closing_bucket() is None
     assert GroupedQuery(streams, group_by=GroupBy((Bucket("b_ts", 3, "x"),), counts)).closing_bucket() == (0, 1)
+
+
+def test_a_group_waits_for_results_that_wait() -> None:
+    """Buckets of 12, windows of 5, results every 10: at progress 17 no tuple can join a's bucket [0, 12) any more, but
+    the result of time 12 comes at 20."""
+
+    def at(*times: int | None) -> tuple[News, ...]:
+        return tuple(News((Tuple(t, (1,), n),) if t is not None else ()) for n, t in enumerate(times))
+
+    batches = (at(9, 9, 9), at(None, None, 12), at(17, 17, 17), at(20, 20, 20))
+    script = Script("int64", "inner", (TimeWindow(5),) * 3, (0,) * 3, ((),) * 3, batches)
+    query = script.query()
+    by_bucket = GroupBy((Bucket("a_ts", 12, "bucket"),), (("n", Aggregate("count")),))
+    join = GroupedJoin(plan(query, "general_lazy", every=10), GroupedQuery(query.streams, group_by=by_bucket)).start()
+    out, store, header = [], log.MemoryStore(), log.begin(query)
+    for n in range(len(batches)):
+        tables = list(join.step([script.batch(n, i) for i in range(3)]))
+        header = log.commit(join, header, store)
+        out.append([row for table in tables for row in table.to_pylist()])
+    assert out == [[], [], [], [{"bucket": 0, "n": 2}]]
