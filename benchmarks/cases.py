@@ -25,7 +25,7 @@ class Stretch:
 
     phase: str
     batches: int
-    rows: int  # of a batch, over both streams
+    rows: int  # of a batch, over all streams
     seconds: float  # of event time in a batch
 
 
@@ -37,6 +37,7 @@ class Case:
     keys: int  # that are alive at any moment
     drift: float  # keys a second by which the range of live keys moves on
     wide: bool = False  # a string key and ten payload columns a stream, else int64 and one
+    streams: str = "ab"
     repetitions: int = 3
     contenders: tuple[str, ...] = EVERYONE
 
@@ -113,5 +114,23 @@ CASES = {
             drift=0,
             repetitions=1,
         ),
+    )
+}
+
+#: Three and four streams on a common key, for `benchmarks.multiway`.
+SEVERAL = {
+    case.name: case
+    for case in (
+        Case(
+            f"{words}-streams",
+            f"{words} streams of 30 k rows a batch each, 5 s of event time, about three partners a row in each other",
+            (Stretch("warm-up", 5, 30_000 * len(streams), 5.0), Stretch("steady", 8, 30_000 * len(streams), 5.0)),
+            keys=30_000,
+            drift=1_500,
+            streams=streams,
+            repetitions=2,
+            contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
+        )
+        for words, streams in (("three", "abc"), ("four", "abcd"))
     )
 }

@@ -1,4 +1,4 @@
-"""Makes the two streams of a case as parquet files, two files per stream and micro-batch, once.
+"""Makes the streams of a case as parquet files, two files per stream and micro-batch, once.
 
 Rows arrive in the order of a clock; their event time, in whole milliseconds, is up to half a second before it, well
 inside the delay of two seconds, so no contender meets a late row. Payloads are amounts in cents. The number of results
@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +28,7 @@ MAX_TIME = 1 << 31  # microseconds; a case lasts less than 35 minutes of event t
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * SECOND
 SCRATCH = Path(__file__).parent.parent / ".bench"
 
-NARROW = {"a": "k BIGINT, a_ts TIMESTAMP, a_v BIGINT", "b": "k BIGINT, b_ts TIMESTAMP, b_v DOUBLE"}
+NARROW = {s: f"k BIGINT, {s}_ts TIMESTAMP, {s}_v {'BIGINT' if s == 'a' else 'DOUBLE'}" for s in "abcd"}
 WIDE = "k STRING, {s}_ts TIMESTAMP, " + ", ".join(
     f"{{s}}_{name} {kind}"
     for name, kind in {
@@ -61,15 +62,16 @@ def schema(case: Case, stream: str) -> str:
 
 
 def make(case: Case) -> Path:
-    """The folder with the case's files (`a/`, `b/`, `results.json`), made now unless it is there already."""
-    mark = hashlib.sha256(repr((case.stretches, case.keys, case.drift, case.wide)).encode()).hexdigest()[:12]
+    """The folder with the case's files (`a/`, `b/`, …, `results.json`), made now unless it is there already."""
+    what = (case.stretches, case.keys, case.drift, case.wide, *(case.streams if case.streams != "ab" else ()))
+    mark = hashlib.sha256(repr(what).encode()).hexdigest()[:12]
     folder = scratch("data") / f"{case.name}-{mark}"
     if folder.exists():
         return folder
     unfinished = folder.with_suffix(".part")
     shutil.rmtree(unfinished, ignore_errors=True)
-    seen = {stream: _write(case, stream, unfinished / stream, seed) for seed, stream in enumerate("ab")}
-    (unfinished / "results.json").write_text(json.dumps({"results": count_results(*seen["a"], *seen["b"])}))
+    seen = [_write(case, stream, unfinished / stream, seed) for seed, stream in enumerate(case.streams)]
+    (unfinished / "results.json").write_text(json.dumps({"results": count_results(seen)}))
     unfinished.rename(folder)
     return folder
 
@@ -78,14 +80,24 @@ def expected_results(folder: Path) -> int:
     return int(json.loads((folder / "results.json").read_text())["results"])
 
 
-def count_results(a_keys: Ints, a_times: Ints, b_keys: Ints, b_times: Ints) -> int:
-    """Pairs of equal key at most a window apart: for each row of `a` a range of `b` sorted by (key, time)."""
+def count_results(streams: Sequence[tuple[Ints, Ints]]) -> int:
+    """Combinations of equal key, a row of each stream, none more than a window before the newest.
+
+    From the newest one, of ties that of the latest stream: in each other stream, sorted by (key, time), its partners
+    are a range.
+    """
     window = WINDOW_SECONDS * SECOND
     shift = 2 * window  # keeps the ends of every range inside its own key
-    a, b = (keys * MAX_TIME + times + shift for keys, times in ((a_keys, a_times), (b_keys, b_times)))
-    b.sort()
-    ends, starts = np.searchsorted(b, a + window, side="right"), np.searchsorted(b, a - window, side="left")
-    return int((ends - starts).sum())
+    rows = [np.sort(keys * MAX_TIME + times + shift) for keys, times in streams]
+    total = 0
+    for i, newest in enumerate(rows):
+        combinations = np.ones(newest.size, np.int64)
+        for j, others in enumerate(rows):
+            if j != i:
+                ends = np.searchsorted(others, newest, side="right" if j < i else "left")
+                combinations *= ends - np.searchsorted(others, newest - window, side="left")
+        total += int(combinations.sum())
+    return total
 
 
 def _write(case: Case, stream: str, folder: Path, seed: int) -> tuple[Ints, Ints]:
@@ -96,7 +108,7 @@ def _write(case: Case, stream: str, folder: Path, seed: int) -> tuple[Ints, Ints
     all_keys, all_times = [], []
     for stretch in case.stretches:
         for _ in range(stretch.batches):
-            arrivals = np.sort(rng.uniform(clock, clock + stretch.seconds, stretch.rows // 2))
+            arrivals = np.sort(rng.uniform(clock, clock + stretch.seconds, stretch.rows // len(case.streams)))
             times = ((arrivals - rng.uniform(0, DISORDER_SECONDS, arrivals.size)) * 1000).astype(np.int64) * 1000
             keys = (arrivals * case.drift).astype(np.int64) + rng.integers(0, case.keys, arrivals.size)
             table = pa.table({"k": _key(keys, case.wide), f"{stream}_ts": _timestamps(times)})

@@ -24,7 +24,7 @@ from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from benchmarks import cases, data
-from benchmarks.cases import CASES, DELAY_SECONDS, WINDOW_SECONDS, Case
+from benchmarks.cases import CASES, DELAY_SECONDS, SEVERAL, WINDOW_SECONDS, Case
 from watersmeet.spark.packing import PACKED_DDL, Packer
 from watersmeet.spark.pipeline import Joined
 
@@ -52,7 +52,7 @@ NEWEST_JOIN_FORMAT = {"spark.sql.streaming.join.stateFormatVersion": "4"}
 
 @dataclass(frozen=True)
 class Contender:
-    build: Callable[[DataFrame, DataFrame], DataFrame]
+    build: Callable[..., DataFrame]
     settings: dict[str, str] = field(default_factory=dict)
     session: Callable[[dict[str, str]], SparkSession] | None = None  # Spark's own unless given
 
@@ -79,22 +79,42 @@ class Run:
     batches: list[dict[str, Any]]
 
 
-def native_join(a: DataFrame, b: DataFrame) -> DataFrame:
-    delay, window = f"{DELAY_SECONDS} seconds", f"interval {WINDOW_SECONDS} seconds"
-    near = f"a.k = b.k AND b_ts BETWEEN a_ts - {window} AND a_ts + {window}"
-    left, right = a.withWatermark("a_ts", delay).alias("a"), b.withWatermark("b_ts", delay).alias("b")
-    return left.join(right, sf.expr(near)).drop(sf.col("b.k"))
+def native_join(*streams: DataFrame) -> DataFrame:
+    """Two streams, or a chain of joins in which all pairs must be near: with equal windows, the join of all at once.
+
+    Spark takes one event time per input of a join, so in a chain all but the first stream's become plain columns once
+    they are joined.
+    """
+    names = [_name_of(stream) for stream in streams]
+    joined: DataFrame | None = None
+    for number, (name, stream) in enumerate(zip(names, streams, strict=True)):
+        right = stream.withWatermark(f"{name}_ts", f"{DELAY_SECONDS} seconds").alias(name)
+        if joined is None:
+            joined = right
+            continue
+        window = f"interval {WINDOW_SECONDS} seconds"
+        near = [f"{name}_ts BETWEEN {n}_ts - {window} AND {n}_ts + {window}" for n in names[:number]]
+        left = joined.alias("joined") if number > 1 else joined
+        key = f"{'joined' if number > 1 else names[0]}.k = {name}.k"
+        joined = left.join(right, sf.expr(" AND ".join([key, *near]))).drop(sf.col(f"{name}.k"))
+        if number < len(streams) - 1:
+            joined = joined.withColumn(f"{name}_ts", sf.expr(f"{name}_ts + interval 0 seconds"))
+    assert joined is not None, "there are streams"
+    return joined
 
 
-def watersmeet_join(a: DataFrame, b: DataFrame) -> DataFrame:
-    return _joined(a, b).df
+def watersmeet_join(*streams: DataFrame) -> DataFrame:
+    return _joined(*streams).df
 
 
-def _joined(a: DataFrame, b: DataFrame) -> Joined:
+def _joined(*streams: DataFrame) -> Joined:
     delay, window = f"{DELAY_SECONDS} seconds", f"{WINDOW_SECONDS} seconds"
-    left = wm.stream(a, time="a_ts", window=window, delay=delay, name="a")
-    right = wm.stream(b, time="b_ts", window=window, delay=delay, name="b")
-    return wm.join(left, right, on="k")
+    named = [(_name_of(df), df) for df in streams]
+    return wm.join(*(wm.stream(df, time=f"{n}_ts", window=window, delay=delay, name=n) for n, df in named), on="k")
+
+
+def _name_of(stream: DataFrame) -> str:
+    return next(column[:-3] for column in stream.columns if column.endswith("_ts"))
 
 
 def watersmeet_session(settings: dict[str, str]) -> SparkSession:
@@ -144,7 +164,7 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
             spark.readStream.schema(data.schema(case, stream))
             .option("maxFilesPerTrigger", data.FILES_PER_BATCH)
             .parquet(str(files / stream))
-            for stream in "ab"
+            for stream in case.streams
         ]
         counted = contender.build(*streams).observe("bench", sf.count(sf.lit(1)).alias("results"))
         started = time.time()
@@ -198,11 +218,11 @@ def _bytes_per_steady_batch(checkpoint: Path, batches: list[dict[str, Any]]) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
     parser.add_argument("contender", choices=CONTENDERS)
-    parser.add_argument("case", choices=CASES)
+    parser.add_argument("case", choices=CASES | SEVERAL)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the data")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further Spark setting")
     options = parser.parse_args()
-    case = CASES[options.case]
+    case = (CASES | SEVERAL)[options.case]
     extra = dict(setting.split("=", 1) for setting in options.set)
     print(json.dumps(asdict(run(options.contender, case.quick() if options.quick else case, extra))))
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     )
     from watersmeet.spark.counters import counters
     from watersmeet.spark.grouping import Grouped
-    from watersmeet.spark.pipeline import Joined, join
+    from watersmeet.spark.joining import join
+    from watersmeet.spark.pipeline import Joined
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
     from watersmeet.spark.session import configure, session
-    from watersmeet.spark.streams import Stream, stream
+    from watersmeet.spark.streams import Stream, rows, stream
     from watersmeet.spark.write import write
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ __all__ = [
     "mean",
     "min",
     "ordered",
+    "rows",
     "session",
     "stream",
     "sum",
@@ -63,10 +65,11 @@ _ROOMS = {
     "Grouped": "grouping",
     "counters": "counters",
     "Joined": "pipeline",
-    "join": "pipeline",
+    "join": "joining",
     "configure": "session",
     "session": "session",
     "Stream": "streams",
+    "rows": "streams",
     "stream": "streams",
     "write": "write",
     **dict.fromkeys(("bucket", "collect_list", "count", "count_distinct", "first", "last"), "aggregates"),

@@ -229,7 +229,7 @@ def test_columns_that_python_never_sees_are_refused(spark: SparkSession, a: wm.S
 
 
 def test_what_is_joined_is_two_streams(a: wm.Stream, b: wm.Stream, bids: DataFrame) -> None:
-    assert refusal(QueryError, lambda: wm.join(a, on="item_id")).startswith("`join` takes two streams; 1 given.")
+    assert refusal(QueryError, lambda: wm.join(a, on="item_id")).startswith("`join` takes two to 8 streams; 1 given.")
     c = wm.stream(bids, time="bid_at", window="1 hour", name="more")
     assert refusal(QueryError, lambda: wm.join(a, b, c, on="item_id")) == (
         "`join` takes two streams; 3 given.\nHint: join the others in a further join."

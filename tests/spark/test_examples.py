@@ -14,7 +14,7 @@ pytest.importorskip("duckdb")
 
 from rich.console import Console
 
-from examples import auction
+from examples import auction, sensors
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -51,6 +51,38 @@ def test_the_auction_is_exact_and_its_state_small(spark, tmp_path):
     assert most[auction.punctuated] < most[auction.bids_do_not_wait]
     assert all([hours for hours, _, _ in run.state][-1] == 4 for run in runs)
     assert 1_000 < picture.stat().st_size < 100_000
+
+
+@pytest.mark.spark
+@pytest.mark.more
+def test_sensors_find_the_walker(spark, tmp_path):
+    said, picture = io.StringIO(), tmp_path / "walk.svg"
+    walk = sensors.Walk(epochs=240, seed=2)
+    found, different = sensors.show(spark, walk, picture, Console(file=said, width=160))
+    assert different == 0
+    assert "exact: the same epochs by all" in said.getvalue()
+    three, four, alone = found
+    assert set(four.epochs) == set(alone.epochs) < set(three.epochs)
+    assert 0 < four.error(walk) < three.error(walk) < 4
+    assert four.most_stored < alone.most_stored
+    assert 1_000 < picture.stat().st_size < 200_000
+
+
+def test_a_place_follows_from_distances():
+    import numpy as np
+
+    at = np.array([[30.0, 40.0], [1.0, 99.0]])
+    for names in (tuple(sensors.SENSORS), tuple(sensors.SENSORS)[:3]):
+        away = np.stack([np.linalg.norm(at - sensors.SENSORS[n], axis=1) for n in names], axis=1)
+        assert np.allclose(sensors.place(names, away), at)
+
+
+def test_help_of_the_sensors_teaches(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["sensors.py", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        sensors.main()
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("--epochs", "--seed", "--out", "wm.join", "wm.ordered"))
 
 
 def test_help_teaches(capsys, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from tests.joins.scripts import ORDERED, Comparison, Key, Script, scripts
 from tests.oracle import KEYS, NAN, Row, bag, key_types, rows_of
 from tests.tws.harness import Task
 from watersmeet.errors import ViolationError
+from watersmeet.joins import Join
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News
@@ -34,7 +36,7 @@ from watersmeet.model.punctuations import (
     Value,
     ValueList,
 )
-from watersmeet.model.queries import StreamSpec
+from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.packing import PACKED, ROWS, Inbox, Packer, Signed
 from watersmeet.spark.placement import shard_ids
@@ -103,23 +105,26 @@ def blobs(spec: StreamSpec, i: int, ids: tuple[int, ...], news: News, chance: Ra
 
 
 class Shards:
-    """A PWJoin on so many shards, and what it put out in the last batch."""
+    """A join, by default PWJoin, on so many shards, and what it put out in the last batch."""
 
-    def __init__(self, script: Script, shards: int, on_violation: str = "drop") -> None:
+    def __init__(
+        self, script: Script, shards: int, on_violation: str = "drop", join: Callable[[JoinQuery], Join] = PWJoin
+    ) -> None:
         self.script, self.query, self.ids = script, script.query(), shard_ids(shards, shards)
+        self.join = join(self.query)
         self.on_violation = on_violation
         self.stores = {id: MemoryStore() for id in self.ids}
         self.results: list[Row] = []
         self.notes: dict[int, list[dict[str, Any]]] = {}
 
-    def step(self, news: tuple[News, News], chance: Random) -> None:
+    def step(self, news: tuple[News, ...], chance: Random) -> None:
         sent = [b for i, n in enumerate(news) for b in blobs(self.query.streams[i], i, self.ids, n, chance)]
         table = pa.Table.from_batches(sent, PACKED)
         order = list(range(table.num_rows))
         chance.shuffle(order)
         self.results, self.notes = [], {}
         for shard in self.ids:
-            options = {"join": PWJoin(self.query), "on_violation": self.on_violation}
+            options = {"join": self.join, "on_violation": self.on_violation}
             task = Task(self.query, self.ids, shard, self.stores[shard], ended=False, **options)
             for frame in task.run(table.take(pa.array(order, pa.int64())), chance):
                 self._read(pa.Table.from_pandas(frame, preserve_index=False))

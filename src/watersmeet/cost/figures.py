@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.cost.parameters import Parameters, Statistics
 from watersmeet.model.punctuations import Unique
 from watersmeet.model.queries import JoinQuery, StreamSpec
-from watersmeet.model.windows import TimeWindow
+from watersmeet.model.windows import RowsWindow, TimeWindow
 from watersmeet.state.statistics import SECOND, StreamStatistics
 
 #: What is assumed of a stream: tuples per second, and partners that a key has in a window.
@@ -30,7 +30,7 @@ def measured(query: JoinQuery, streams: Sequence[StreamStatistics], interval: fl
 
     A stream that has shown nothing yet has the rate 0 and else what is assumed.
     """
-    each = [_measured(_assumed(spec), s) for spec, s in zip(query.streams, streams, strict=True)]
+    each = [_counted(spec, _measured(_assumed(spec), s)) for spec, s in zip(query.streams, streams, strict=True)]
     elapsed = max((s.elapsed for s in streams), default=0.0)
     return Parameters(tuple(each), interval=interval, elapsed=elapsed or math.inf)
 
@@ -53,6 +53,15 @@ def _measured(assumed: Statistics, s: StreamStatistics) -> Statistics:
         keys_seen=max(s.keys_seen, 1.0),
         hottest=max((share for _, share in s.hot.hottest(1)), default=0.0),
     )
+
+
+def _counted(spec: StreamSpec, s: Statistics) -> Statistics:
+    """The same, where the window is one of rows: it holds no more than those."""
+    if not isinstance(spec.window, RowsWindow):
+        return s
+    most = spec.window.rows * (s.distinct if spec.window.per_key else 1.0)
+    tuples = min(s.window_tuples, most)
+    return replace(s, tuples=tuples, distinct=max(min(s.distinct, tuples), 1.0))
 
 
 def _assumed(spec: StreamSpec) -> Statistics:

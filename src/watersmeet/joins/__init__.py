@@ -46,6 +46,10 @@ JOINS: dict[str, type[Any]] = {
     "wo_join": WOJoin,
 }
 
+#: Those of two to eight streams. They hear punctuations, as PWJoin and PJoin do.
+MULTIWAY = (NaiveMultiwayJoin, EagerJoin, LazyJoin, GeneralLazyJoin, HybridJoin)
+LISTENING = (PWJoin, *MULTIWAY)
+
 
 def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
     """The join that a name and its options ask for. `hash` with `buckets` is the windowed hash join."""

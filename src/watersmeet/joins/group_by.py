@@ -138,15 +138,18 @@ class RunningGroupedJoin(RunningJoin[Any]):
         partials = [groups.fold.partials(results) for results in join.step(batches) if results.num_rows]
         self.counters, self.late, self.violations = join.counters, join.late, join.violations
         ended = join.output_progress() >= AFTER_ALL
-        finished = groups.finish(join.announced, join.announced_ranges, self.progress, ended=ended)
+        finished = groups.finish(join.announced, join.announced_ranges, join.reached(), ended=ended)
         yield from groups.step(partials, finished, self.counters)
         self.arrivals = [*join.arrivals, groups.state.arrivals]
 
     def alive_from(self, i: int) -> int:
-        return self.join.alive_from(i) if i < len(self.join.streams) else self.groups.alive_from(self.progress)
+        return self.join.alive_from(i) if i < len(self.join.streams) else self.groups.alive_from(self.reached())
 
     def output_progress(self) -> int:
         return self.join.output_progress()
+
+    def reached(self) -> list[int]:
+        return self.join.reached()
 
     def output_punctuations(self) -> list[str]:
         """Finished keys are finished groups; a time of results is none of groups."""

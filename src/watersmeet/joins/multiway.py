@@ -61,6 +61,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         super().__init__(query, [*self.own, *self.waiting])
         self.order = order
         self.agreement = Agreement(query, self.own, self.waiting)
+        self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
         self._unkeyed: list[Int64s] = []
 
     def _state(self, spec: StreamSpec, lists: ValueLists) -> StreamState[ValueLists]:
@@ -68,7 +69,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         return (CountedState if isinstance(spec.window, RowsWindow) else StreamState)(spec, lists)
 
     @property
-    def order(self) -> Order:
+    def order(self) -> tuple[tuple[int, ...], ...]:
         """The order in which the combinations of new tuples are found, for each stream that these may come from."""
         return self._order
 
@@ -93,7 +94,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
         for i in range(len(self.own)):
             self._drop_dead(i, self.arrivals[i])
         effects = self.agreement.take_effect(self.progress)
-        yield from self._evaluate()
+        for table in self._evaluate():
+            yield from self._fitting_rows(table)
         touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
         self.counters.purged += self.agreement.settle(effects, touched)
         self.agreement.trim()
@@ -167,6 +169,15 @@ class RunningMultiway(RunningJoin[ValueLists]):
         spec = self.query.streams[j]
         return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
 
+    def _fitting_rows(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Combinations for which the predicate, if there is one, is true."""
+        if self.query.where is not None:
+            fitting = table.filter(pa.array(self.query.where.holds(table.combine_chunks().to_batches()[0])))
+            self.counters.results -= table.num_rows - fitting.num_rows
+            table = fitting
+        if table.num_rows:
+            yield table
+
     def _within_bound(self, rows: Int64s, given: Int64s) -> Int64s:
         """Places of results that come out: the first of each row, as long as it has not had its share (`given`)."""
         assert self.max_matches is not None, "there is a bound"
@@ -211,6 +222,9 @@ class RunningMultiway(RunningJoin[ValueLists]):
 
     def output_progress(self) -> int:
         return min(*self.progress, self.horizon)
+
+    def reached(self) -> list[int]:
+        return [min(p, self.horizon) for p in self.progress]
 
     def _expire(self, i: int) -> Int64s:
         """Drop what has left its window; the closed keys that thereby lost their last tuple."""
@@ -273,6 +287,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
                 "counted": [s.count for s in self.counted],
             }
             | ({"shed": shed} if any(shed) else {})
+            | ({"remarks": self.remarks} if self.remarks else {})
         )
 
     def recall(self, notes: dict[str, Any]) -> None:
@@ -283,6 +298,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             stream.shed = shed
         for state, count in zip(self.counted, notes.get("counted", []), strict=False):
             state.count = count
+        self.remarks = notes.get("remarks", {})
         if "order" in notes:
             self.order = tuple(map(tuple, notes["order"]))
 

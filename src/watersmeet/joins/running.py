@@ -1,4 +1,4 @@
-"""What running joins of two streams have in common: progress, late rows, the shape of a result."""
+"""What running joins have in common: progress, late rows, the shape of a result."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ class RunningJoin(ABC, Generic[IndexT]):
     def output_progress(self) -> int:
         """No result to come is older than this."""
         return min(self.progress)
+
+    def reached(self) -> list[int]:
+        """Progress of each stream, as far as the results of what it brought before have come out."""
+        return self.progress
 
     def output_punctuations(self) -> list[str]:
         """What the last step lets the output promise, each as JSON."""

@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError, QueryError
 from watersmeet.model.queries import JoinQuery
-from watersmeet.model.windows import Unbounded
+from watersmeet.model.windows import TimeWindow
 
 #: What a group can tell. All but count, count_distinct and collect_list of no values are NULL.
 KINDS = ("count", "sum", "min", "max", "mean", "first", "last", "collect_list", "count_distinct")
@@ -170,7 +170,7 @@ class GroupedQuery(JoinQuery):
         for place, bucket in enumerate(self.group_by.by):
             for i, stream in enumerate(self.streams if self.pairs else self.streams[:1]):
                 on_time = isinstance(bucket, Bucket) and bucket.column == stream.time
-                if on_time and not isinstance(stream.window, Unbounded):
+                if on_time and isinstance(stream.window, TimeWindow):
                     return place, i
         return None
 
@@ -187,8 +187,9 @@ class GroupedQuery(JoinQuery):
                 hint=f"group by {key} as well, {ways}",
             )
         for i, stream in enumerate(self.streams):
-            alone = not self.pads(1 - i) and not isinstance(stream.window, Unbounded)
-            if closes[i] and (closes[1 - i] or alone):
+            others = [j for j in range(len(self.streams)) if j != i]
+            alone = not any(map(self.pads, others)) and isinstance(stream.window, TimeWindow)
+            if closes[i] and (all(closes) or alone):
                 return
         silent = [s.name for s, c in zip(self.streams, closes, strict=True) if not c]
         raise QueryError(

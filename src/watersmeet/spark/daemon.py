@@ -13,13 +13,13 @@ import pyarrow as pa
 from pyspark.daemon import manager
 
 import watersmeet.spark.processor
-from watersmeet.kernels.warm_up import warm_up
+from watersmeet.kernels.warm_up import SEVERAL, warm_up
 
 if __name__ == "__main__":
     assert watersmeet.spark.processor, "imported for its side effect: loaded once, shared by all forks"
     pa.set_cpu_count(1)  # one task, one core: Spark runs as many workers as there are
     pa.set_io_thread_count(1)
-    warm_up()
+    warm_up(*SEVERAL)
     gc.collect()
     gc.freeze()
     manager()

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from watersmeet.errors import ColumnError
-from watersmeet.model import durations
+from watersmeet.model.windows import RowsWindow
 from watersmeet.spark import operators
 from watersmeet.spark.counters import METRICS
 from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT
 from watersmeet.spark.punctuations import Sign
-from watersmeet.spark.streams import Stream, Upstream
+from watersmeet.spark.streams import Stream, Upstream, parse_window
 
 if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
 TIME = "event_time"
 
 
-def as_stream(joined: Joined, name: str | None, window: str | None) -> Stream:
+def as_stream(joined: Joined, name: str | None, window: str | RowsWindow | int | None, time: str = TIME) -> Stream:
     """See `Joined.as_stream`."""
     query = joined.query
-    if TIME in query.schema.names:
+    if time in query.schema.names:
         raise ColumnError(
-            f"`as_stream` adds the column `{TIME}`, and the results have one already.",
-            hint=f'rename it before the join: df.withColumnRenamed("{TIME}", "…").',
+            f"`as_stream` adds the column `{time}`, and the results have one already.",
+            hint=f'rename it before the join: df.withColumnRenamed("{time}", "…").',
         )
     name = name or "_".join(s.name for s in joined.streams)
     rows = joined._run(f"{METRICS}_{name}").where(F.col(KIND).isin(RESULT, PUNCTUATION))
     times = [operators.quoted(s.time) for s in query.streams if s.time in query.schema.names]
     now = F.greatest(*times) if len(times) > 1 else times[0]
-    df = rows.select("*", F.when(F.col(KIND) == RESULT, now).alias(TIME))
+    df = rows.select("*", F.when(F.col(KIND) == RESULT, now).alias(time))
     upstream = Upstream(query.streams[0].key, joined.ids)
-    length = None if window is None else durations.parse(window, "window")
-    return Stream(df, name, TIME, length, 0, _signs(joined), hidden=(KIND, NOTE), upstream=upstream)
+    length = window if isinstance(window, int) else parse_window(window)
+    hidden = (KIND, NOTE, *joined.hidden)
+    return Stream(df, name, time, length, 0, _signs(joined), hidden=hidden, upstream=upstream)
 
 
 def _signs(joined: Joined) -> tuple[Sign, ...]:

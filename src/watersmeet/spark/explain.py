@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.joins import JOINS
-from watersmeet.joins.pwjoin import PWJoin
+from watersmeet.joins import JOINS, LISTENING, MULTIWAY
 from watersmeet.model import durations
-from watersmeet.model.windows import TimeWindow
+from watersmeet.model.windows import RowsWindow, TimeWindow
+from watersmeet.spark.order_report import Progress, drawn, order_facts
 from watersmeet.spark.session import REQUIRED
 
 if TYPE_CHECKING:
@@ -17,72 +18,112 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`str()` is the text for the terminal, `to_dict()` the same as data."""
+    """`str()` is the text for the terminal, `to_dict()` the same as data, `to_svg()` a picture of the plan."""
 
     facts: dict[str, Any]
+    draw: Callable[[], str]
 
     def to_dict(self) -> dict[str, Any]:
         return self.facts
 
+    def to_svg(self) -> str:
+        """The plan as a picture; figures of the streams are measured if a progress was given, else assumed."""
+        return self.draw()
+
     def __str__(self) -> str:
-        f = self.facts
-        lines = [
-            f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"
-        ]
-        lines.append(f"  {f['mode']}, {f['shards']} shards, keys divided by hash")
-        for s in f["streams"]:
-            lines.append(f"  {s['name']}: {s['retention']}")
-            if "comes" in s:
-                lines.append(f"    {s['comes']}")
-            if s["punctuations"]:
-                heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
-                lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
-            if "idle" in s:
-                lines.append(f"    idle: {s['idle']}")
-            lines.append(f"    late: {s['late']}")
-        if "where" in f:
-            lines.append(f"  where {f['where']}")
-        if "groups" in f:
-            lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
-            lines.append(f"    a group comes out {f['groups']['come']}")
-        if f["settings"]:
-            lines.append("  settings:")
-            lines += [f"    {name} = {value}" for name, value in f["settings"].items()]
-        return "\n".join(lines)
+        return "\n".join(_lines(self.facts))
 
 
-def explain(joined: Joined) -> Explanation:
-    """The explanation of a join that is defined."""
+def _lines(f: dict[str, Any]) -> list[str]:
+    lines = [f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"]
+    lines.append(f"  {f['mode']}, {f['shards']} shards, {f['divided']}")
+    if "order" in f:
+        lines.append(f"  order: {f['order']['text']}")
+    for s in f["streams"]:
+        lines.append(f"  {s['name']}: {s['retention']}")
+        if "comes" in s:
+            lines.append(f"    {s['comes']}")
+        if s["punctuations"]:
+            heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
+            lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
+        if "idle" in s:
+            lines.append(f"    idle: {s['idle']}")
+        lines.append(f"    late: {s['late']}")
+    if "windows" in f:
+        lines.append(f"  windows: {f['windows']}")
+    if "where" in f:
+        lines.append(f"  where {f['where']}")
+    if "groups" in f:
+        lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
+        lines.append(f"    a group comes out {f['groups']['come']}")
+    for inner in f.get("inner", ()):
+        lines += [f"  {line}" for line in _lines({**inner, "settings": {}})]
+    if f["settings"]:
+        lines.append("  settings:")
+        lines += [f"    {name} = {value}" for name, value in f["settings"].items()]
+    return lines
+
+
+def explain(joined: Joined, progress: Progress | None = None) -> Explanation:
+    """The explanation of a join that is defined; a progress of the running query adds what was measured."""
     query = joined.query
-    return Explanation(
-        {
-            "algorithm": next(name for name, kind in JOINS.items() if type(joined.operator) is kind),
-            "how": query.how,
-            "on": list(query.streams[0].key),
-            "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
-            "shards": len(joined.ids),
-            "streams": [_stream(joined, i) for i in range(len(query.streams))],
-            **_where(joined),
-            "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
-        }
-    )
+    counted = any(isinstance(s.window, RowsWindow) and not s.window.per_key for s in query.streams)
+    facts = {
+        "algorithm": algorithm_of(joined),
+        "how": query.how,
+        "on": list(query.streams[0].key),
+        "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
+        "shards": len(joined.ids),
+        "divided": "one because rows of a whole stream are counted" if counted else "keys divided by hash",
+        **({"order": order_facts(joined, progress)} if isinstance(joined.operator, MULTIWAY) else {}),
+        "streams": [_stream(joined, i) for i in range(len(query.streams))],
+        **_where(joined),
+        **_tree(joined),
+        "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
+    }
+    return Explanation(facts, lambda: drawn(joined, algorithm_of(joined), progress))
+
+
+def algorithm_of(joined: Joined) -> str:
+    return next(name for name, kind in JOINS.items() if type(joined.operator) is kind)
+
+
+def _tree(joined: Joined) -> dict[str, Any]:
+    """Of a join on different attributes: the operators before this one, and which windows hold in the end."""
+    if not joined.inner:
+        return {}
+    return {
+        "windows": "a tree of window joins finds more than the join of all streams at once (its pairs have the time of "
+        "their newer part), so a filter behind this operator keeps those results of which every tuple is in its own "
+        "stream's window at the time of the newest",
+        "inner": [explain(inner).to_dict() for inner in joined.inner],
+    }
 
 
 def _where(joined: Joined) -> dict[str, str]:
     if joined.query.where is not None:
         return {"where": f"{joined.query.where.text}: asked of every pair in the operator, before it counts as a match"}
-    return {} if joined.condition is None else {"where": "… by Spark, which filters the results behind the operator"}
+    if joined.condition is None or joined.inner:
+        return {}
+    return {"where": "… by Spark, which filters the results behind the operator"}
 
 
 def _stream(joined: Joined, i: int) -> dict[str, Any]:
     query, spec = joined.query, joined.query.streams[i]
     others = [o for j, o in enumerate(joined.streams) if j != i]
     names = " and ".join(o.name for o in others)
-    window = durations.spell(spec.window.length) if isinstance(spec.window, TimeWindow) else None
-    ends = [f"{names} is past its {spec.time} + {window}"] if window else []
-    listens = isinstance(joined.operator, PWJoin)
+    one, these = ("is", "has") if len(others) == 1 else ("are", "have")
+    window, ends = None, []
+    if isinstance(spec.window, TimeWindow):
+        window = durations.spell(spec.window.length)
+        ends.append(f"{names} {one} past its {spec.time} + {window}")
+    if isinstance(spec.window, RowsWindow):
+        of = f"its {', '.join(spec.key)}" if spec.window.per_key else spec.name
+        window = f"{spec.window.rows} rows of {of if spec.window.per_key else 'the stream'}"
+        ends.append(f"{spec.window.rows} later rows of {of} have come and {names} {one} past the last of them")
+    listens = isinstance(joined.operator, LISTENING)
     if listens and all(o.signs or o.known for o in others):
-        ends.append(f"{names} has closed its {', '.join(spec.key)}")
+        ends.append(f"{names} {these} closed its {', '.join(spec.key)}")
     facts = {
         "name": spec.name,
         "time": spec.time,
@@ -93,14 +134,14 @@ def _stream(joined: Joined, i: int) -> dict[str, Any]:
         + [sign.kind for sign in joined.streams[i].signs],
         "retention": f"a row is kept until {', or until '.join(ends)} (progress = newest time seen - delay)"
         if ends
-        else f"a row is kept until {names} has ended",
+        else f"a row is kept until {names} {these} ended",
         "late": f"rows more than {durations.spell(spec.delay)} behind the newest {spec.time} of earlier batches are "
         "not joined; they are counted and come out in `tagged` as `late`",
     }
     if spec.idle_after is not None:
         facts["idle"] = (
-            f"while it shows nothing and {names} goes on by more than {durations.spell(spec.idle_after)}, "
-            f"it is taken to be that far behind {names}"
+            f"while it shows nothing and {names} {'goes' if len(others) == 1 else 'go'} on by more than "
+            f"{durations.spell(spec.idle_after)}, it is taken to be that far behind {names}"
         )
     if query.how == "semi" and i == 0:
         facts["comes"] = "a row comes out at its first match, and is forgotten"

@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, DecimalType, DoubleType, LongType, StructField
 
 from watersmeet.errors import QueryError
+from watersmeet.joins import LISTENING
 from watersmeet.joins.group_by import GroupedJoin
-from watersmeet.joins.pjoin import PJoin
-from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model import durations
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.windows import TimeWindow
@@ -22,6 +21,7 @@ from watersmeet.spark import operators
 from watersmeet.spark.counters import METRICS
 from watersmeet.spark.explain import Explanation
 from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
+from watersmeet.spark.order_report import Progress
 from watersmeet.spark.packing import PACKED_DDL
 from watersmeet.spark.processor import ShardProcessor
 
@@ -86,7 +86,7 @@ def _refuse_by_key(query: GroupedQuery) -> None:
 
 def _closes(joined: Joined) -> tuple[bool, ...]:
     """Which streams end keys by punctuations that the join listens to."""
-    listens = isinstance(joined.operator, PWJoin | PJoin)
+    listens = isinstance(joined.operator, LISTENING)
     return tuple(listens and bool(s.known or any(g.kind != "heartbeat" for g in s.signs)) for s in joined.streams)
 
 
@@ -128,18 +128,23 @@ class Grouped:
         return fields
 
     @property
+    def names(self) -> list[str]:
+        """Columns of `df`."""
+        return list(self.query.schema.names)
+
+    @property
     def df(self) -> DataFrame:
         """Groups: their columns, then their aggregates."""
-        return operators.results(self._rows, self.query.schema.names)
+        return operators.results(self._rows, self.names)
 
     @property
     def tagged(self) -> DataFrame:
         """Groups (`kind` result), late and violating rows of the join, finished keys; columns as in `Joined.tagged`."""
-        return operators.tagged(self._rows, self.query.schema.names, len(self.joined.ids))
+        return operators.tagged(self._rows, self.names, len(self.joined.ids))
 
-    def explain(self) -> Explanation:
+    def explain(self, progress: Progress | None = None) -> Explanation:
         """What the join's explanation says, and when groups come."""
-        facts = self.joined.explain().to_dict()
+        of_join = self.joined.explain(progress)
         groups = {
             "by": list(self.query.group_by.names),
             "aggregates": {name: a.kind for name, a in self.query.group_by.aggregates},
@@ -147,7 +152,7 @@ class Grouped:
             "operator": "the join's own operator" if self._inside() else "a second operator, behind a shuffle by group",
             "come": self._come(),
         }
-        return Explanation({**facts, "groups": groups})
+        return Explanation({**of_join.to_dict(), "groups": groups}, of_join.draw)
 
     def _come(self) -> str:
         query, key = self.query, ", ".join(self.query.streams[0].key)

@@ -1,9 +1,9 @@
-"""`wm.join`: from streams to one stateful operator and its DataFrames."""
+"""A join that is defined: from streams to one stateful operator and its DataFrames."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -11,23 +11,39 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from watersmeet.errors import ColumnError, QueryError, WindowError
-from watersmeet.joins import Join, plan
-from watersmeet.joins.pwjoin import PWJoin
+from watersmeet.errors import ColumnError
+from watersmeet.joins import LISTENING, Join, plan
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow
 from watersmeet.spark import conditions, operators
 from watersmeet.spark import session as sessions
+from watersmeet.spark.choosing import algorithm_for, engine_options, refuse_unbounded, shards_for
 from watersmeet.spark.conditions import Condition
 from watersmeet.spark.counters import METRICS
 from watersmeet.spark.derived import as_stream
 from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.grouping import Grouping, grouping
+from watersmeet.spark.order_report import Progress
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import NOTE, ShardProcessor
 from watersmeet.spark.punctuations import Sign, with_signs
 from watersmeet.spark.streams import Stream, aligned, same_kind
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `join` is told beside the streams and the key."""
+
+    how: str = "inner"
+    where: Condition | None = None
+    algorithm: str = "auto"
+    on_violation: str = "drop"
+    allow_unbounded: bool = False
+    closed: bool = True
+    shards: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,6 +57,8 @@ class Joined:
     operator: Join
     on_violation: str = "drop"
     condition: Column | None = None  # by which Spark filters the results, where the operator cannot
+    inner: tuple[Joined, ...] = ()  # operators whose output this one joins, first to last
+    hidden: tuple[str, ...] = ()  # columns that only the operators need
 
     @cached_property
     def _packed(self) -> DataFrame:
@@ -86,20 +104,25 @@ class Joined:
         return [StructField(name, kinds[name]) for name in self.query.schema.names]
 
     @property
+    def names(self) -> list[str]:
+        """Columns of `df`."""
+        return [name for name in self.query.schema.names if name not in self.hidden]
+
+    @property
     def df(self) -> DataFrame:
         """Results: the key columns, then each stream's other columns. Late rows are left out (and counted)."""
-        return operators.results(self._rows, self.query.schema.names)
+        return operators.results(self._rows, self.names)
 
     @property
     def tagged(self) -> DataFrame:
         """Results and late rows in one: `kind`, `stream`, the result's columns, `row` (JSON), `shard`, `shards`."""
-        return operators.tagged(self._rows, self.query.schema.names, len(self.ids))
+        return operators.tagged(self._rows, self.names, len(self.ids))
 
     def group_by(self, *cols: str | Bucket) -> Grouping:
         """Group the results by columns and by `wm.bucket`s of time; `agg` then says what to compute of each group."""
         return grouping(self, cols)
 
-    def as_stream(self, name: str | None = None, *, window: str | None = None) -> Stream:
+    def as_stream(self, name: str | None = None, *, window: str | RowsWindow | None = None) -> Stream:
         """The results as a stream for a further join, with event time `event_time` and the join's own promises.
 
         Finished keys close them in the further join as well, if that is on the same key. `window` is that of the
@@ -108,78 +131,41 @@ class Joined:
         """
         return as_stream(self, name, window)
 
-    def explain(self) -> Explanation:
-        """What will run, what is kept how long, and what happens to late rows; `str()` of it is the text."""
-        return explain(self)
+    def explain(self, progress: Progress | None = None) -> Explanation:
+        """What will run, what is kept how long, and what happens to late rows; `str()` of it is the text.
+
+        With a `progress` of the running query (``query.lastProgress``) it also tells what the order of three streams
+        or more costs with the rates measured, and which one would come next.
+        """
+        return explain(self, progress)
 
 
-def join(
-    *streams: Stream,
-    on: str | Sequence[str],
-    how: str = "inner",
-    where: Condition | None = None,
-    algorithm: str = "auto",
-    on_violation: str = "drop",
-    allow_unbounded: bool = False,
-    closed: bool = True,
-    shards: int | None = None,
-    **options: Any,
+def one_operator(
+    streams: tuple[Stream, ...],
+    keys: Sequence[tuple[str, ...]],
+    asked: Asked,
 ) -> Joined:
-    """Join two streams on equal values of `on`, within their windows.
-
-    A pair (a, b) is a result iff the keys are equal and, at the time of the newer one, the older is in its own
-    stream's window: b at most b's window older than a, or a at most a's window older than b. The result is that of
-    a batch join over all rows that did not come late. `closed=False` leaves out the edge of the window itself.
-
-    `where` is a condition that a pair must fulfil as well, over the columns of both streams (the key is called as in
-    the first): a pair for which it is false or NULL is none, and a row without any other is unmatched. Comparisons and
-    arithmetic (``"price >= reserve * 2 AND bidder <> seller"``) are evaluated inside the operator, as Spark would in
-    ANSI mode. Any other SQL, or a Column, filters the results of an inner join, and is refused for the other kinds.
-
-    `shards` divides the keys (default: Spark's number of shuffle partitions); it is fixed for the life of a
-    checkpoint.
-    """
-    if len(streams) != 2:
-        raise QueryError(f"`join` takes two streams; {len(streams)} given.", hint="join the others in a further join.")
-    for s in streams:
-        if not isinstance(s, Stream):
-            raise QueryError(
-                f"`join` takes streams; got {type(s).__name__}.", hint='wrap it: wm.stream(df, time="…", window="…").'
-            )
-    if on_violation not in ("drop", "error"):
-        raise QueryError(f'`on_violation` is "{on_violation}"; it is "drop" or "error".')
-    names = [s.name for s in streams]
-    if len(set(names)) < len(names):
-        raise QueryError(
-            f"two streams are called `{names[0]}`; messages could not tell them apart.", hint="set `name`."
-        )
-    key = (on,) if isinstance(on, str) else tuple(on)
-    if not key:
-        raise QueryError("`on` names no column; a join needs at least one key.")
+    """Streams that meet in one operator, each by its own key columns."""
     streaming = same_kind(streams)
-    streams = aligned(streams, key)
+    streams = aligned(streams, keys)
     spark = streams[0].df.sparkSession
-    specs = tuple(s.spec(key, closed=closed) for s in streams)
-    query = JoinQuery(specs, how)  # says what is wrong with the streams before `where` is looked at
-    own, condition = conditions.predicate(where, streams, specs, how)
+    specs = tuple(s.spec(key, closed=asked.closed) for s, key in zip(streams, keys, strict=True))
+    query = JoinQuery(specs, asked.how)  # says what is wrong with the streams before `where` is looked at
+    own, by_spark = conditions.predicate(asked.where, streams, specs, asked.how)
     query = replace(query, where=own)
     if spark.conf.get("spark.sql.caseSensitive") != "true":
         _refuse_look_alikes(query)
     if streaming:
         sessions.check(spark)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    count = shards or partitions
-    if count < 1:
-        raise QueryError(f"`shards` is {count}; there is at least one.")
-    if algorithm == "auto":
-        plain = how == "inner" and not any(s.signs or s.known for s in streams)
-        algorithm = "hash" if plain else "pwjoin"
-    operator = plan(query, algorithm, **options)
-    if not allow_unbounded:
-        _refuse_unbounded(streams, algorithm, listens=isinstance(operator, PWJoin))
-    joined = Joined(streams, query, shard_ids(count, partitions), streaming, operator, on_violation, condition)
-    if condition is not None:
-        conditions.check(condition, joined._columns, spark)
+    ids = shard_ids(shards_for(streams, asked.shards, partitions), partitions)
+    algorithm = algorithm_for(streams, asked.how, asked.options) if asked.algorithm == "auto" else asked.algorithm
+    operator = plan(query, algorithm, **engine_options(asked.options, streams))
+    if not asked.allow_unbounded:
+        refuse_unbounded(streams, algorithm, listens=isinstance(operator, LISTENING))
+    joined = Joined(streams, query, ids, streaming, operator, asked.on_violation, by_spark)
+    if by_spark is not None:
+        conditions.check(by_spark, joined._columns, spark)
     return joined
 
 
@@ -195,17 +181,6 @@ def _refuse_look_alikes(query: JoinQuery) -> None:
                     "does not tell apart.",
                     hint=f'rename one: df.withColumnRenamed("{name}", "{stream.name}_{name}").',
                 )
-
-
-def _refuse_unbounded(streams: tuple[Stream, ...], algorithm: str, *, listens: bool) -> None:
-    for s, other in (streams, streams[::-1]):
-        if s.length is None and not (listens and (other.signs or other.known)):
-            why = f"`{other.name}` no punctuation" if listens else f'"{algorithm}" does not listen to punctuations'
-            raise WindowError(
-                f"stream `{s.name}` has no window, and {why} that would close its keys; "
-                "its tuples would be kept for ever.",
-                hint='give it one: wm.stream(df, time="…", window="10 minutes"), or say allow_unbounded=True.',
-            )
 
 
 def _signed(signs: Sequence[tuple[int, Sign]], unbounded: bool = False) -> tuple[Signed, ...]:

@@ -30,6 +30,7 @@ from watersmeet.model.plain import plain_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
+from watersmeet.spark.ordering import order_of
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -116,6 +117,7 @@ class ShardProcessor(StatefulProcessor):
         timings.lap("decode_us")
         header = self._load_header(store, shard)
         with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
+            order = order_of(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -125,6 +127,10 @@ class ShardProcessor(StatefulProcessor):
             if self.on_violation == "error":
                 _refuse_violations(working.join)
                 _refuse_rejected(self.query, batches)
+            about_order = {}
+            if order:
+                about_order = order.after(header.batches, batches)
+                timings.lap("order_us")
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -143,7 +149,8 @@ class ShardProcessor(StatefulProcessor):
                 yield self.sheet.notes(PUNCTUATION, said)
             stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
-            yield self.sheet.notes(STATS, [json.dumps(stats | {"progress": working.join.progress})])
+            stats |= about_order | {"progress": working.join.reached()}
+            yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StringType, StructField, TimestampNTZTyp
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model import durations
 from watersmeet.model.queries import StreamSpec
-from watersmeet.model.windows import TimeWindow, Unbounded, Window
+from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.spark.punctuations import Known, Punctuation, Sign, promises
 
 _numbers = count(1)
@@ -36,7 +36,7 @@ class Stream:
     df: DataFrame
     name: str
     time: str
-    length: int | None
+    window: int | RowsWindow | None  # microseconds, or so many rows
     delay: int
     signs: tuple[Sign, ...] = ()
     known: tuple[Known, ...] = ()
@@ -47,7 +47,11 @@ class Stream:
 
     def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
         """What the engine needs to know of this stream when it is joined on `key`."""
-        window: Window = Unbounded() if self.length is None else TimeWindow(self.length, closed)
+        window: Window
+        if isinstance(self.window, RowsWindow):
+            window = self.window
+        else:
+            window = Unbounded() if self.window is None else TimeWindow(self.window, closed)
         schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.columns])
         about = promises(self.known, key, self.name)
         tellers = 0 if self.upstream is None else len(self.upstream.ids)
@@ -83,7 +87,7 @@ def stream(
     df: DataFrame,
     *,
     time: str,
-    window: str | None = None,
+    window: str | RowsWindow | None = None,
     delay: str = "0 seconds",
     idle_after: str | None = None,
     order_by: str | None = None,
@@ -92,7 +96,8 @@ def stream(
 ) -> Stream:
     """A stream to be joined: rows of `df`, streaming or static, with event times in column `time`.
 
-    A tuple is in the `window` at an instant if it is at most that much older. Tuples may come up to `delay` behind
+    A tuple is in the `window` at an instant if it is at most that much older; with `wm.rows(n)` if it is one of the
+    last n. Tuples may come up to `delay` behind
     the newest one seen; those that come later still are not joined, but counted and handed to the late output.
 
     With `idle_after` a stream that falls silent stops holding the others back. Time is event time here, too, so that a
@@ -119,9 +124,6 @@ def stream(
             "an event time is a timestamp.",
             hint=f'convert it first: df.withColumn("{time}", F.to_timestamp("{time}")) or F.timestamp_seconds(…).',
         )
-    length = None if window is None else durations.parse(window, "window")
-    if length is not None:
-        TimeWindow(length)  # says what is wrong with a negative one
     lag = durations.parse(delay, "delay")
     if lag < 0:
         raise WindowError(
@@ -144,7 +146,29 @@ def stream(
             _require_column(df, source.column, "punctuation", name)
     signs = tuple(s for s in sources if isinstance(s, Sign))
     known = tuple(s for s in sources if isinstance(s, Known))
-    return Stream(df, name, time, length, lag, signs, known, order_by=order_by, idle_after=patience)
+    return Stream(df, name, time, parse_window(window), lag, signs, known, order_by=order_by, idle_after=patience)
+
+
+def rows(n: int, per_key: bool = False) -> RowsWindow:
+    """A window of rows, for `window=` of `wm.stream`: the last n rows of the stream, or of the row's own join key.
+
+    Rows without a key count, too, where the whole stream is counted; that needs all of them in one place, so the join
+    has one shard then. Ties of event time are broken by `order_by`, then by the bytes of the row. Which rows are the
+    last n at an instant is known when the stream has come past it: results wait until then.
+    """
+    return RowsWindow(n, per_key)
+
+
+def parse_window(window: str | RowsWindow | None) -> int | RowsWindow | None:
+    """A window as the user gives it: microseconds, or rows."""
+    if window is None or isinstance(window, RowsWindow):
+        return window
+    if not isinstance(window, str):
+        raise WindowError(
+            f"`window` is {window!r}; it is a duration, wm.rows(n), or None.",
+            hint=f'"10 seconds", or wm.rows({window}) for so many rows.',
+        )
+    return TimeWindow(durations.parse(window, "window")).length  # which says what is wrong with a negative one
 
 
 def _refuse_names(df: DataFrame, stream: str) -> None:
@@ -173,30 +197,31 @@ def _require_column(df: DataFrame, column: str, argument: str, name: str) -> Non
         )
 
 
-def aligned(streams: tuple[Stream, ...], on: tuple[str, ...]) -> tuple[Stream, ...]:
+def aligned(streams: tuple[Stream, ...], keys: Sequence[tuple[str, ...]]) -> tuple[Stream, ...]:
     """The streams with key columns of one type each: integers and floats are widened, the rest must be equal."""
-    for s in streams:
-        for column in on:
+    for s, key in zip(streams, keys, strict=True):
+        for column in key:
             _require_column(s.df, column, "on", s.name)
             _refuse_incomparable(s, column)
     out = list(streams)
-    for column in on:
-        kinds = {s.df.schema[column].dataType for s in out}
-        if len(kinds) > 1:
-            target = _common(kinds, column, out)
-            out = [s.with_df(s.df.withColumn(column, s.df[column].cast(target))) for s in out]
+    for place in zip(*keys, strict=True):
+        kinds = [s.df.schema[column].dataType for s, column in zip(out, place, strict=True)]
+        if len(set(kinds)) > 1:
+            target = _common(kinds, place, out)
+            out = [s.with_df(s.df.withColumn(c, s.df[c].cast(target))) for s, c in zip(out, place, strict=True)]
     return tuple(out)
 
 
-def _common(kinds: set[DataType], column: str, streams: list[Stream]) -> DataType:
+def _common(kinds: list[DataType], columns: tuple[str, ...], streams: list[Stream]) -> DataType:
     names = {k.simpleString() for k in kinds}
     for family in (("tinyint", "smallint", "int", "bigint"), ("float", "double")):
         if names <= set(family):
             widest = max(names, key=family.index)
             return next(k for k in kinds if k.simpleString() == widest)
-    kinds_by_stream = ", ".join(f"{s.df.schema[column].dataType.simpleString()} in `{s.name}`" for s in streams)
+    by_stream = ", ".join(f"{k.simpleString()} in `{s.name}`" for k, s in zip(kinds, streams, strict=True))
+    column = columns[0]
     raise ColumnError(
-        f"`on` column `{column}` is {kinds_by_stream}; values of these types cannot be compared as they are.",
+        f"`on` column `{column}` is {by_stream}; values of these types cannot be compared as they are.",
         hint=f'cast one side, e.g. df.withColumn("{column}", F.col("{column}").cast("bigint")).',
     )
 

@@ -1,0 +1,223 @@
+"""What the runs of `benchmarks.multiway` say: claims with their numbers, a table per case, a chart."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks import measures
+from benchmarks.cases import NATIVE_MEMORY, NATIVE_ROCKSDB, WATERSMEET
+from benchmarks.goals import NOT_JUDGED
+from benchmarks.measures import CaseResults, Run, repetitions, runs_of, spread
+from benchmarks.orders import ADAPTIVE
+from benchmarks.report import Table, case_table, conditions
+
+SPARK = ("three-streams", "four-streams")
+CHAINS = (NATIVE_ROCKSDB, NATIVE_MEMORY)
+ENGINE_COLUMNS = ("order", "looked at", "× best", "CPU, s", "× best", "choosing, s", "results", "state, kB")
+OURS, OTHER, GREY = "#c2410c", "#1e3a5f", "#9ca3af"
+LEGEND = """looked at: stored tuples that probes met, in the whole run; CPU: seconds of the join, its results put
+together and its orders chosen, median of the repetitions; choosing: CPU seconds of that for statistics and for the
+choice; state: bytes after the last batch."""
+
+
+def work(runs: Sequence[Run]) -> float | None:
+    return float(runs[0]["probed"]) if runs else None
+
+
+def cpu(runs: Sequence[Run]) -> float | None:
+    """Seconds of the join and of the choice of its orders."""
+    return median(run["step_s"] + run["order_s"] for run in runs) if runs else None
+
+
+def fixed(case: CaseResults) -> list[str]:
+    return list(dict.fromkeys(run["contender"] for run in case["runs"] if run["contender"] != ADAPTIVE))
+
+
+def claims(results: dict[str, Any]) -> Table:
+    cases, rows = results["cases"], []
+    for name in SPARK:
+        case = cases.get(name)
+        for words, peers, least in (("RocksDB", (NATIVE_ROCKSDB,), 10), ("in memory", (NATIVE_MEMORY,), None)):
+            rows.append(_spark(name, case, f"steady batch, chain ({words}) over Watersmeet", peers, least, times=True))
+        rows.append(_spark(name, case, "bytes of state, the thriftier chain over Watersmeet", CHAINS, 5, times=False))
+        rows.append(_right(name, case))
+    for name in ("orders", "orders-scan"):
+        for words, statistic in (("tuples looked at", work), ("CPU time", cpu)):
+            rows.append(_worst(name, cases.get(name), f"{words}, worst order over best", statistic))
+    for words, statistic in (("tuples looked at", work), ("CPU time, statistics included", cpu)):
+        rows.append(_adaptive(cases.get("swap"), f"{words}, adaptive over the best fixed order", statistic))
+    note = "Ratios of medians; in brackets the smallest and largest of a single repetition."
+    return Table("Claims", note, ("case", "what", "asked", "measured", "answer"), rows)
+
+
+def _spark(
+    name: str, case: CaseResults | None, text: str, peers: Sequence[str], least: float | None, *, times: bool
+) -> tuple[str, ...]:
+    def statistic(runs: Sequence[Run]) -> float | None:
+        return measures.batch_time(runs) if times else measures.state(runs, "state_bytes")
+
+    asked = f"at least {least}" if least else "–"
+    value = measures.ratio(case, peers, [WATERSMEET], statistic) if case else None
+    if case is None or value is None:
+        return name, text, asked, "–", "not measured"
+    each = (measures.ratio(case, peers, [WATERSMEET], statistic, r) for r in repetitions(case))
+    return name, text, asked, _ratio(value, [v for v in each if v is not None]), _answer(case, value, least=least)
+
+
+def _right(name: str, case: CaseResults | None) -> tuple[str, ...]:
+    runs = [r for r in case["runs"] if "error" not in r] if case else []
+    text = "results, of every join alike"
+    if case is None or not runs:
+        return name, text, "–", "–", "not measured"
+    wrong = {f"{r['contender']}: {r['results']:,}" for r in runs if r["results"] != r["expected_results"]}
+    asked = f"{runs[0]['expected_results']:,}"
+    return name, text, asked, "; ".join(sorted(wrong)) or asked, "does not hold" if wrong else "holds"
+
+
+def _worst(name: str, case: CaseResults | None, text: str, statistic: Any) -> tuple[str, ...]:
+    values = {o: statistic(runs_of(case, o)) for o in fixed(case)} if case else {}
+    if not values:
+        return name, text, "–", "–", "not measured"
+    best, worst = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+    return name, text, "–", f"{values[worst] / values[best]:.2f} ({worst} over {best})", "–"
+
+
+def _adaptive(case: CaseResults | None, text: str, statistic: Any) -> tuple[str, ...]:
+    asked = "at most 1.10"
+
+    def ratio(repetition: int | None = None) -> float | None:
+        assert case is not None, "asked for a case that ran"
+        best = measures.best_of(case, fixed(case), statistic, repetition)
+        own = statistic(runs_of(case, ADAPTIVE, repetition))
+        return own / best if own is not None and best else None
+
+    value = ratio() if case else None
+    if case is None or value is None:
+        return "swap", text, asked, "–", "not measured"
+    each = [v for r in repetitions(case) if (v := ratio(r)) is not None]
+    return "swap", text, asked, _ratio(value, each), _answer(case, value, most=1.1)
+
+
+def _ratio(value: float, each: Sequence[float]) -> str:
+    around = spread(each)
+    return f"{value:.2f}" + (f" ({around.low:.2f}–{around.high:.2f})" if around else "")
+
+
+def _answer(case: CaseResults, value: float, least: float | None = None, most: float | None = None) -> str:
+    if case["quick"]:
+        return NOT_JUDGED
+    if least is None and most is None:
+        return "–"
+    holds = value >= least if least is not None else value <= (most or 0.0)
+    return "holds" if holds else "does not hold"
+
+
+def growth(results: dict[str, Any]) -> Table:
+    """Cost of a row, by the number of streams."""
+    rows = []
+    for name, case in results["cases"].items():
+        if name.startswith("growth-"):
+            runs = runs_of(case, "general_lazy")
+            seconds = cpu(runs) or 0.0
+            rows.append(
+                (
+                    name.removeprefix("growth-"),
+                    f"{seconds / runs[0]['rows_in'] * 1e6:.2f}",
+                    f"{runs[0]['probed'] / runs[0]['rows_in']:.2f}",
+                    f"{runs[0]['results'] / runs[0]['rows_in']:.2f}",
+                    f"{runs[0]['state_bytes'] / 1000:,.0f}",
+                )
+            )
+    note = "Streams alike, 20 k rows a second each, windows of 4 s, about one tuple of a key in a window."
+    return Table("Growth", note, ("streams", "CPU, µs a row", "looked at a row", "results a row", "state, kB"), rows)
+
+
+def engine_table(name: str, case: CaseResults) -> Table:
+    names = sorted(fixed(case), key=lambda o: work(runs_of(case, o)) or 0.0)
+    if runs_of(case, ADAPTIVE):
+        names.append(ADAPTIVE)
+    best = [min(s(runs_of(case, o)) or 0.0 for o in fixed(case)) for s in (work, cpu)]
+    rows = []
+    for order in names:
+        runs = runs_of(case, order)
+        looked, seconds = work(runs) or 0.0, cpu(runs) or 0.0
+        rows.append(
+            (
+                order,
+                f"{looked:,.0f}",
+                f"{looked / best[0]:.2f}",
+                f"{seconds:.3f}",
+                f"{seconds / best[1]:.2f}",
+                f"{median(r['order_s'] for r in runs):.3f}" if order == ADAPTIVE else "–",
+                f"{runs[0]['results']:,}",
+                f"{runs[0]['state_bytes'] / 1000:,.0f}",
+            )
+        )
+    changes = [f"after batch {c['batch']}: {c['reason']}." for r in runs_of(case, ADAPTIVE)[:1] for c in r["changes"]]
+    note = f"{case['about']}." + (f" Changes: {' '.join(changes)}" if changes else "")
+    return Table(name, note, ENGINE_COLUMNS, rows)
+
+
+def tables(results: dict[str, Any]) -> list[Table]:
+    cases = results["cases"]
+    spark = [case_table(name, cases[name]) for name in SPARK if name in cases]
+    engine = [engine_table(name, cases[name]) for name in ("orders", "orders-scan", "swap") if name in cases]
+    return [claims(results), *spark, growth(results), *engine]
+
+
+def markdown(results: dict[str, Any]) -> str:
+    first, *rest = (table.markdown() for table in tables(results))
+    return "\n".join([f"Measured on:\n\n{conditions(results)}\n", first, f"How to read the tables. {LEGEND}\n", *rest])
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Steady batches beside the chain, the cost of a row by streams, and the work of orders while rates swap."""
+    style = {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    with rc_context(style):
+        figure = Figure(figsize=(12, 3.2), layout="constrained")
+        batches, cost, swap = figure.subplots(1, 3)
+        _batches(batches, results["cases"])
+        _growth(cost, growth(results))
+        if "swap" in results["cases"]:
+            _swap(swap, results["cases"]["swap"])
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _batches(axes: Axes, cases: dict[str, CaseResults]) -> None:
+    labels, height = [], 0
+    for name in SPARK:
+        for contender in (*CHAINS, WATERSMEET):
+            times = measures.batch_times(runs_of(cases[name], contender)) if name in cases else []
+            if times:
+                axes.barh(height, median(times) / 1000, color=OURS if contender == WATERSMEET else OTHER)
+                labels.append(f"{name.removesuffix('-streams')}: {contender}")
+                height += 1
+    axes.set_yticks(range(height), labels)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_title("seconds a steady batch", loc="left", fontweight="bold")
+
+
+def _growth(axes: Axes, table: Table) -> None:
+    axes.plot([int(row[0]) for row in table.rows], [float(row[1]) for row in table.rows], "o-", color=OURS)
+    axes.set(xlabel="streams", ylim=(0, None))
+    axes.set_title("CPU, µs a row", loc="left", fontweight="bold")
+
+
+def _swap(axes: Axes, case: CaseResults) -> None:
+    by_work = sorted(fixed(case), key=lambda o: work(runs_of(case, o)) or 0.0)
+    chosen = ((by_work[0], OTHER, "best fixed"), (by_work[-1], GREY, "worst fixed"), (ADAPTIVE, OURS, "adaptive"))
+    for name, colour, words in chosen:
+        for run in runs_of(case, name)[:1]:
+            looked = [probed for probed, _ in run["samples"]]
+            label = words if name == ADAPTIVE else f"{words}: {name}"
+            axes.plot(looked, color=colour, label=label, linewidth=1.4)
+    axes.set(xlabel="batch", ylim=(0, None))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(frameon=False, fontsize=8)
+    axes.set_title("tuples looked at, rates swap half-way", loc="left", fontweight="bold")

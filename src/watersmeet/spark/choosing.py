@@ -1,0 +1,79 @@
+"""Which operator a join runs, and its options as the engine wants them: streams by number, times in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from watersmeet.errors import QueryError, WindowError
+from watersmeet.model import durations
+from watersmeet.model.windows import RowsWindow
+from watersmeet.spark.streams import Stream
+
+#: Options that only joins of several streams take.
+_OF_SEVERAL = {"order", "every", "expiration", "max_matches_per_row"}
+
+
+def algorithm_for(streams: Sequence[Stream], how: str, options: dict[str, Any]) -> str:
+    """What "auto" stands for."""
+    counted = any(isinstance(s.window, RowsWindow) for s in streams)
+    if len(streams) > 2 or counted or (_OF_SEVERAL & options.keys() and how == "inner"):
+        return "general_lazy"
+    plain = how == "inner" and not any(s.signs or s.known for s in streams)
+    return "hash" if plain else "pwjoin"
+
+
+def engine_options(options: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
+    """Options with names of streams as their numbers, and durations as microseconds."""
+    out = {name: value for name, value in options.items() if value is not None}
+    names = [s.name for s in streams]
+    if "order" in out:
+        out["order"] = _numbered(out["order"], names)
+    for name in ("every", "expiration"):
+        if isinstance(out.get(name), str):
+            out[name] = durations.parse(out[name], name)
+    if isinstance(out.get("index"), list):
+        out["index"] = tuple(out["index"])
+    return out
+
+
+def _numbered(order: Any, names: Sequence[str]) -> Any:
+    if isinstance(order, list | tuple):
+        return tuple(_numbered(one, names) for one in order)
+    if not isinstance(order, str):
+        return order
+    if order not in names:
+        raise QueryError(f"`order` names `{order}`; the streams are {', '.join(names)}.", hint=f"e.g. {list(names)!r}.")
+    return names.index(order)
+
+
+def shards_for(streams: Sequence[Stream], shards: int | None, partitions: int) -> int:
+    """In how many parts keys are divided. Rows of a whole stream can be counted in one place only."""
+    whole = next((s for s in streams if isinstance(s.window, RowsWindow) and not s.window.per_key), None)
+    count = shards or (partitions if whole is None else 1)
+    if shards is not None and shards < 1:
+        raise QueryError(f"`shards` is {shards}; there is at least one.")
+    if whole is not None and count > 1:
+        raise WindowError(
+            f"`window` of stream `{whole.name}` counts the rows of the whole stream, and `shards` is {count}; each "
+            "shard would count its own rows only.",
+            hint="leave `shards` out (it is 1 then), or count per key: wm.rows(n, per_key=True).",
+        )
+    return count
+
+
+def refuse_unbounded(streams: Sequence[Stream], algorithm: str, *, listens: bool) -> None:
+    """Refuse streams whose tuples neither a window nor a punctuation would ever remove."""
+    for s in streams:
+        others = [o for o in streams if o is not s]
+        silent = [o for o in others if not (o.signs or o.known)]
+        # a key that one stream has closed, and of which its window holds none any more, is finished for all
+        ends = not silent or any(isinstance(o.window, int) for o in others if o not in silent)
+        if s.window is None and not (listens and ends):
+            names = " and ".join(f"`{o.name}`" for o in silent)
+            why = f"{names} no punctuation" if listens else f'"{algorithm}" does not listen to punctuations'
+            raise WindowError(
+                f"stream `{s.name}` has no window, and {why} that would close its keys; "
+                "its tuples would be kept for ever.",
+                hint='give it one: wm.stream(df, time="…", window="10 minutes"), or say allow_unbounded=True.',
+            )

@@ -1,0 +1,160 @@
+"""Several streams through the real packer and processor: results, state and orders, whatever the number of shards."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.joins.scripts import NAMES, Comparison, Key, Script, scripts
+from tests.joins.test_multiway import ALGORITHMS
+from tests.oracle import KEYS, all_windows, bag
+from tests.tws.harness import header_of
+from tests.tws.test_punctuations import Said, Shards, flat
+from watersmeet.joins import Join, plan
+from watersmeet.joins.reference import Tuple
+from watersmeet.joins.reference_rules import News
+from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow, TimeWindow, Window
+from watersmeet.spark import worker_cache
+from watersmeet.spark.processor import LATE, PUNCTUATION, STATS, VIOLATION
+
+pytestmark = pytest.mark.tws
+
+few = settings(max_examples=max(8, settings().max_examples // 6))
+
+
+def planned(name: str, **more: Any) -> Callable[[JoinQuery], Join]:
+    algorithm, options = ALGORITHMS[name]
+    return lambda query: plan(query, algorithm, **options, **more)
+
+
+def divisible(window: Window) -> bool:
+    """Whether rows of a window can be told in several shards."""
+    return not isinstance(window, RowsWindow) or window.per_key
+
+
+def follow(script: Script, shards: int, seed: int, join: Callable[[JoinQuery], Join]) -> None:
+    comparison, run, chance = Comparison(script), Shards(script, shards, join=join), Random(seed)
+    comparison.rules.ends_close = False
+    n, said = len(script.windows), Said(script, run.ids)
+    for batch in script.batches:
+        news = tuple(replace(one, ended=False) for one in batch)
+        outcome = comparison.rules.step(news)
+        run.step(news, chance)
+        assert bag(run.results) == bag([comparison.combination(c) for c in outcome.pairs])
+        for kind, rows in ((LATE, outcome.late), (VIOLATION, outcome.violations)):
+            assert run.told(kind) == Counter((NAMES[i], t.row) for i in range(n) for t in rows[i])
+        waiting = sum(len(comparison.rules.pending(i)) for i in range(n))
+        assert run.stored() == sum(len(comparison.rules.stored(i)) for i in range(n)) + waiting
+        assert all(len(stats["order"]) == n for stats in run.notes[STATS])
+        if script.kind in ("int64", "string"):
+            said.hear(run.notes.get(PUNCTUATION, []))
+            for key in [Key((value,)) for value in KEYS[script.kind][0][1]]:
+                assert said.finished(key) == comparison.rules.finished(key)
+
+
+@pytest.mark.parametrize("streams", [2, 3, 4, 5])
+@few
+@given(data=st.data(), seed=st.integers(0, 999))
+def test_shards_follow_the_rules(streams: int, seed: int, data: st.DataObject) -> None:
+    window = all_windows()
+    script = data.draw(
+        scripts(st.sampled_from(flat), st.just("inner"), batches=4, rows=3, window=window, streams=streams)
+    )
+    most = 3 if all(map(divisible, script.windows)) else 1
+    follow(script, data.draw(st.integers(1, most)), seed, planned("general_lazy"))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@settings(max_examples=6)
+@given(data=st.data(), seed=st.integers(0, 999))
+def test_so_do_all_algorithms(name: str, seed: int, data: st.DataObject) -> None:
+    script = data.draw(scripts(st.sampled_from(flat), st.just("inner"), batches=4, rows=3, streams=3))
+    follow(script, data.draw(st.integers(1, 2)), seed, planned(name))
+
+
+# ---------------------------------------------------------------- the order
+
+
+def turning(batches: int) -> Script:
+    """Three streams over ten keys; b brings many tuples and c few, until they change places."""
+    windows = (TimeWindow(4_000_000),) * 3
+    made, number, chance = [], 0, Random(1)
+    for n in range(batches):
+        many = (5, 60, 2) if n < batches // 2 else (5, 2, 60)
+        news = []
+        for count in many:
+            tuples = []
+            for _ in range(count):
+                at = n * 1_000_000 + chance.randrange(1_000_000)
+                tuples.append(Tuple(at, (chance.randrange(10),), number))
+                number += 1
+            news.append(News(tuple(tuples)))
+        made.append(tuple(news))
+    return Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), tuple(made))
+
+
+def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> None:
+    script = turning(20)
+    comparison, run = Comparison(script), Shards(script, 2, join=planned("general_lazy"))
+    for n, news in enumerate(script.batches):
+        if n % 3 == 0:
+            shutil.rmtree(worker_cache.application_cache().root, ignore_errors=True)  # then it is rebuilt
+        run.step(news, Random(n))
+        assert bag(run.results) == bag([comparison.combination(c) for c in comparison.rules.step(news).pairs])
+        for stats in run.notes[STATS]:
+            if "order_change" in stats:
+                assert stats["order_change"]["cost_after"] < stats["order_change"]["cost_before"]
+                assert " costs " in stats["order_change"]["reason"]
+        if n == 9:
+            assert all(stats["order"][0] == ["a", "c", "b"] for stats in run.notes[STATS])
+            rates = [[figure["rate"] for figure in stats["figures"]] for stats in run.notes[STATS]]
+            assert sum(b for _, b, _ in rates) == pytest.approx(60, rel=0.3)
+    assert all(stats["order"][0] == ["a", "b", "c"] for stats in run.notes[STATS])
+    for store in run.stores.values():
+        notes = header_of(store).notes
+        assert notes["order"][0] == [0, 1, 2]
+        assert [len(notes["remarks"]["streams"]), len(notes["remarks"]["order"]["orders"])] == [3, 3]
+
+
+def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
+    script = turning(12)
+    run = Shards(script, 1, join=planned("general_lazy"))
+    for n, news in enumerate(script.batches[:4]):
+        run.step(news, Random(n))
+    assert run.notes[STATS][0]["order"][0] == ["a", "c", "b"]
+    run.join = planned("general_lazy", order=(1, 0, 2))(run.query)
+    for n, news in enumerate(script.batches[4:6]):
+        run.step(news, Random(n))
+        (stats,) = run.notes[STATS]
+        assert stats["order"] == [["a", "b", "c"], ["b", "a", "c"], ["c", "b", "a"]]
+        assert not {"order_change", "figures"} & stats.keys()
+
+
+def test_two_streams_keep_no_statistics() -> None:
+    windows = (TimeWindow(4_000_000),) * 2
+    script = Script("int64", "inner", windows, (0, 0), ((), ()), ())
+    run = Shards(script, 1, join=planned("general_lazy"))
+    run.step((News((Tuple(0, (1,), 0),)), News((Tuple(1, (1,), 1),))), Random(0))
+    assert "figures" not in run.notes[STATS][0]
+    assert "remarks" not in header_of(run.stores[run.ids[0]]).notes
+    assert len(run.results) == 1
+
+
+def test_results_beyond_the_bound_are_counted() -> None:
+    windows = (TimeWindow(100),) * 3
+    news = (News(tuple(Tuple(n, (1,), n) for n in range(4))), News((Tuple(5, (1,), 10),)), News((Tuple(6, (1,), 11),)))
+    script = Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), (news,))
+    run = Shards(script, 1, join=planned("general_lazy", max_matches_per_row=1))
+    run.step((news[0], news[1], News()), Random(0))
+    run.step((News(), News(), news[2]), Random(0))
+    assert len(run.results) == 1
+    assert run.notes[STATS][0]["suppressed"] == 3
