@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined, join
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
     from watersmeet.spark.session import configure, session
+    from watersmeet.spark.sql import sql
     from watersmeet.spark.streams import Stream, stream
     from watersmeet.spark.write import write
 
@@ -51,6 +52,7 @@ __all__ = [
     "min",
     "ordered",
     "session",
+    "sql",
     "stream",
     "sum",
     "unique",
@@ -66,6 +68,7 @@ _ROOMS = {
     "join": "pipeline",
     "configure": "session",
     "session": "session",
+    "sql": "sql",
     "Stream": "streams",
     "stream": "streams",
     "write": "write",

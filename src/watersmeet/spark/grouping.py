@@ -128,14 +128,19 @@ class Grouped:
         return fields
 
     @property
+    def names(self) -> list[str]:
+        """Columns of `df`."""
+        return list(self.query.schema.names)
+
+    @property
     def df(self) -> DataFrame:
         """Groups: their columns, then their aggregates."""
-        return operators.results(self._rows, self.query.schema.names)
+        return operators.results(self._rows, self.names)
 
     @property
     def tagged(self) -> DataFrame:
         """Groups (`kind` result), late and violating rows of the join, finished keys; columns as in `Joined.tagged`."""
-        return operators.tagged(self._rows, self.query.schema.names, len(self.joined.ids))
+        return operators.tagged(self._rows, self.names, len(self.joined.ids))
 
     def explain(self) -> Explanation:
         """What the join's explanation says, and when groups come."""

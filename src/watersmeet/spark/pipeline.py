@@ -86,14 +86,19 @@ class Joined:
         return [StructField(name, kinds[name]) for name in self.query.schema.names]
 
     @property
+    def names(self) -> list[str]:
+        """Columns of `df`."""
+        return list(self.query.schema.names)
+
+    @property
     def df(self) -> DataFrame:
         """Results: the key columns, then each stream's other columns. Late rows are left out (and counted)."""
-        return operators.results(self._rows, self.query.schema.names)
+        return operators.results(self._rows, self.names)
 
     @property
     def tagged(self) -> DataFrame:
         """Results and late rows in one: `kind`, `stream`, the result's columns, `row` (JSON), `shard`, `shards`."""
-        return operators.tagged(self._rows, self.query.schema.names, len(self.ids))
+        return operators.tagged(self._rows, self.names, len(self.ids))
 
     def group_by(self, *cols: str | Bucket) -> Grouping:
         """Group the results by columns and by `wm.bucket`s of time; `agg` then says what to compute of each group."""

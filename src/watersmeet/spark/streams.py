@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StringType, StructField, TimestampNTZTyp
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model import durations
 from watersmeet.model.queries import StreamSpec
-from watersmeet.model.windows import TimeWindow, Unbounded, Window
+from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.spark.punctuations import Known, Punctuation, Sign, promises
 
 _numbers = count(1)
@@ -74,6 +74,15 @@ class Stream:
                 "which PySpark does not hand to Python.",
                 hint=f'leave it out with df.drop("{column}"), or cast it (an interval of months to int, say).',
             ) from error
+
+    def with_window(self, window: Window | None) -> Stream:
+        """The same stream with another window, or none."""
+        if isinstance(window, RowsWindow):
+            raise WindowError(
+                f"stream `{self.name}` has a window of {window.rows} rows; Spark's streams have windows of time only.",
+                hint="give it a duration, e.g. [RANGE 10 MINUTES].",
+            )
+        return replace(self, length=window.length if isinstance(window, TimeWindow) else None)
 
     def with_df(self, df: DataFrame) -> Stream:
         return replace(self, df=df)

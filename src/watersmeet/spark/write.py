@@ -45,7 +45,7 @@ def write(
         )
     if not (results or late or punctuations):
         raise QueryError("`write` has no sink.", hint="give `results`, `late` or `punctuations`.")
-    columns = [operators.quoted(name) for name in joined.query.schema.names]
+    columns = [operators.quoted(name) for name in joined.names]
     kind = F.when(F.col(KIND) == LATE, "late").otherwise("violation").alias("kind")
     sinks = (
         (results, (RESULT,), columns),
