@@ -30,7 +30,7 @@ def in_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     with duckdb.connect(config={"threads": 1}) as database:
         for name, table in tables.items():
             database.register(name, table)
-        return database.execute(sql).to_arrow_table()
+        return database.sql(sql).to_arrow_table()
 
 
 def bag(table: pa.Table) -> Bag:

@@ -16,7 +16,7 @@ from watersmeet.query.batch import batch_sql
 from watersmeet.query.lowering import Known, lower
 from watersmeet.query.reader import read
 
-few = settings(max_examples=max(10, settings().max_examples // 2))
+few = settings(max_examples=max(10, settings().max_examples // 4))
 START = datetime(2024, 5, 1)
 #: Streams: name, columns beside the time, the time's column.
 COLUMNS = {
@@ -26,13 +26,13 @@ COLUMNS = {
 }
 TIMES = {"a": "at", "b": "at", "c": "ct"}
 SELECT = ["a.k", "a.x", "b.k AS bk", "b.y AS y", "a.at AS a_at", "b.at AS b_at", "a.x + b.y AS total"]
-SELECT += ["coalesce(b.y, 7) AS known", "upper(a.s) AS up", "concat(a.s, '-', b.s) AS names", "a.k IS NULL AS none"]
+SELECT += ["coalesce(b.y, 7) AS known", "upper(a.s) AS up", "a.s || '-' || b.s AS names", "a.k IS NULL AS none"]
 SELECT += ["CASE WHEN a.x > b.y THEN 'more' ELSE 'less' END AS which"]
 #: Conditions that a join evaluates by itself, on one stream and across.
 PLAIN = ["a.x > 0", "b.y <> 1", "a.x < b.y", "b.y IS NOT NULL", "a.s <> b.s OR a.x = 1", "a.x + b.y > 1 AND a.n >= b.n"]
 PLAIN += ["a.s IN ('u', 'v')", "NOT b.y BETWEEN 1 AND 2"]
 #: Any SQL.
-ANY = [*PLAIN, "length(concat(a.s, b.s)) > 1", "coalesce(b.y, 0) = 0", "b.y IS NULL", "upper(a.s) = 'U'", "a.s = b.s"]
+ANY = [*PLAIN, "length(a.s || b.s) > 1", "coalesce(b.y, 0) = 0", "b.y IS NULL", "upper(a.s) = 'U'", "a.s = b.s"]
 AGGREGATES = ["count(*) AS n", "sum(b.y) AS total", "min(a.x) AS low", "max(b.s) AS last_name", "avg(b.y * 2) AS mean"]
 AGGREGATES += ["count(DISTINCT b.y) AS kinds", "sum(a.x) + count(*) AS mixed", "count(b.s) AS named"]
 
