@@ -173,14 +173,20 @@ def test_windows_of_rows(data: dict[str, pa.Table], rows: tuple[int, int], per_k
 def _by_hand(data: dict[str, pa.Table], rows: tuple[int, int], per_key: bool) -> list[dict[str, Any]]:
     a, b = ([r for r in data[name].to_pylist() if r["at"] is not None] for name in "ab")
     out = []
-    for l in a:
-        for r in b:
-            now = max(l["at"], r["at"])
+    for left in a:
+        for right in b:
+            now = max(left["at"], right["at"])
             ahead = sum(
-                m["at"] <= now and (m["at"], m["n"]) > (l["at"], l["n"]) and (not per_key or m["k"] == l["k"])
+                m["at"] <= now and (m["at"], m["n"]) > (left["at"], left["n"]) and (not per_key or m["k"] == left["k"])
                 for m in a
             )
-            behind = sum(m["at"] <= now and (m["at"], m["n"]) > (r["at"], r["n"]) for m in b)
-            if l["k"] is not None and l["k"] == r["K"] and (l["x"] or 0) > 0 and ahead < rows[0] and behind < rows[1]:
-                out.append({"an": l["n"], "bn": r["n"]})
+            behind = sum(m["at"] <= now and (m["at"], m["n"]) > (right["at"], right["n"]) for m in b)
+            if (
+                left["k"] is not None
+                and left["k"] == right["K"]
+                and (left["x"] or 0) > 0
+                and ahead < rows[0]
+                and behind < rows[1]
+            ):
+                out.append({"an": left["n"], "bn": right["n"]})
     return out

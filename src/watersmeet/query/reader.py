@@ -169,9 +169,9 @@ class _Reader:
     def _conjuncts(self, condition: exp.Expr | None) -> Iterator[exp.Expr]:
         if condition is None:
             return
-        for aggregate in condition.find_all(exp.AggFunc):
-            raise self._error(place_of_word(aggregate), "an aggregate in WHERE or ON.", "say it in HAVING.")
         resolved = self.names.resolved(condition).unnest()
+        for aggregate in resolved.find_all(exp.AggFunc):
+            raise self._error(place_of_word(aggregate), "an aggregate in WHERE or ON.", "say it in HAVING.")
         yield from (c.unnest() for c in resolved.flatten()) if isinstance(resolved, exp.And) else (resolved,)
 
     def _using(self, select: exp.Select, inputs: Sequence[Input]) -> Iterator[exp.Expr]:
