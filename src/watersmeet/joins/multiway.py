@@ -89,7 +89,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
         for i in range(len(self.own)):
             self._drop_dead(i, self.arrivals[i])
         effects = self.agreement.take_effect(self.progress)
-        yield from self._evaluate()
+        for table in self._evaluate():
+            yield from self._fitting_rows(table)
         touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
         self.counters.purged += self.agreement.settle(effects, touched)
         self.agreement.trim()
@@ -162,6 +163,15 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """Columns that stream j gives to a result; key values are those of the first stream's tuple."""
         spec = self.query.streams[j]
         return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
+
+    def _fitting_rows(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Combinations for which the predicate, if there is one, is true."""
+        if self.query.where is not None:
+            fitting = table.filter(pa.array(self.query.where.holds(table.combine_chunks().to_batches()[0])))
+            self.counters.results -= table.num_rows - fitting.num_rows
+            table = fitting
+        if table.num_rows:
+            yield table
 
     def _within_bound(self, rows: Int64s, given: Int64s) -> Int64s:
         """Places of results that come out: the first of each row, as long as it has not had its share (`given`)."""
