@@ -74,6 +74,16 @@ def test_where_conditions_are_asked(join: str, where: str, below: tuple[str, str
     assert (spelled(found.where), spelled(found.after)) == (across, after)
 
 
+def test_windows_of_rows_are_filled_before_conditions_are_asked() -> None:
+    text = f"SELECT A.seller {ON} AND A.reserve > 1 AND price > 2"
+    query = read(text, STREAMS, {"auction": RowsWindow(3)})
+    assert [i.window for i in query.inputs] == [RowsWindow(3), None]
+    assert [[spelled(f) for f in i.filters] for i in query.inputs] == [[], ["B.price > 2"]]
+    assert list(map(spelled, query.across)) == ["A.reserve > 1"]
+    query = read(text.replace("auction A", "auction [RANGE 1 HOUR] A"), STREAMS, {"auction": RowsWindow(3)})
+    assert not query.across, "the query's window replaces the stream's"
+
+
 def test_only_columns_that_something_names_are_brought() -> None:
     found = plan(f"SELECT A.item_id, price * 2 AS twice {ON} AND seller = 'x'")
     assert [[name for name, _ in side.columns] for side in found.sides] == [

@@ -73,15 +73,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a stream beside the query: its time column, its window, the column that breaks ties."""
+    """What is known of a stream beside the query: its time column, the column that breaks ties."""
 
     time: str
-    window: Window | None = None
     order_by: str | None = None
 
 
 def lower(text: str, query: Query, streams: Mapping[str, Known]) -> Plan:
-    """The plan of a query over `streams`, by their names in the query; a window in the query replaces theirs."""
+    """The plan of a query over `streams`, by their names in the query."""
     return _Lowering(text, query, streams).plan()
 
 
@@ -263,8 +262,7 @@ class _Lowering:
                 columns.setdefault(name, _bare(column.name))
         columns |= {name: _own(e) for name, e in self.computed[one.name]}
         known = self.streams[one.name]
-        window = known.window if one.window is None else one.window
-        if isinstance(window, Auto):
+        if isinstance(one.window, Auto):
             raise QueryError(
                 f"stream `{one.name}` has the window [AUTO]; joins without windows are not run yet.",
                 hint="give it a window, e.g. [RANGE 1 HOUR], for now.",
@@ -272,7 +270,7 @@ class _Lowering:
         where = _all_of([_own(f) for f in one.filters])
         time = self.names[Column(one.name, known.time)]
         order_by = None if known.order_by is None else self.names[Column(one.name, known.order_by)]
-        return Side(one.stream, one.name, window, time, order_by, tuple(columns.items()), where)
+        return Side(one.stream, one.name, one.window, time, order_by, tuple(columns.items()), where)
 
     def _error(self, node: exp.Expr, what: str, hint: str, kind: type[QueryError] = QueryError) -> QueryError:
         return error(self.text, place_of(node), what, hint, kind)

@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from watersmeet.errors import QueryError, WindowError
+from watersmeet.model.windows import Window
 from watersmeet.query.grammar import CQL, WINDOW, Bracket, parse
 from watersmeet.query.names import Names, near, one_of_each, qualified
 from watersmeet.query.pointing import Place, error, place_of
@@ -42,15 +43,27 @@ _BELOW = {
 }
 
 
-def read(text: str, streams: Mapping[str, Sequence[str]], *, case_sensitive: bool = False) -> Query:
-    """The query that a text asks of `streams` (their columns by name); what is wrong with it is said and shown."""
-    return _Reader(text, streams, case_sensitive).query()
+def read(
+    text: str,
+    streams: Mapping[str, Sequence[str]],
+    windows: Mapping[str, Window] | None = None,
+    *,
+    case_sensitive: bool = False,
+) -> Query:
+    """The query that a text asks of `streams` (their columns by name); what is wrong with it is said and shown.
+
+    `windows` are those of streams to which the query gives none.
+    """
+    return _Reader(text, streams, windows or {}, case_sensitive).query()
 
 
 class _Reader:
-    def __init__(self, text: str, streams: Mapping[str, Sequence[str]], case_sensitive: bool) -> None:
+    def __init__(
+        self, text: str, streams: Mapping[str, Sequence[str]], windows: Mapping[str, Window], case_sensitive: bool
+    ) -> None:
         self.text = text
         self.streams = streams
+        self.windows = windows
         self.case_sensitive = case_sensitive
         self.slides: list[tuple[int, Place]] = []
 
@@ -104,7 +117,7 @@ class _Reader:
         bracket: Bracket | None = table.meta.get(WINDOW)
         if bracket is not None and bracket.slide is not None:
             self.slides.append((bracket.slide, bracket.place))
-        window = None if bracket is None else bracket.window
+        window = self.windows.get(found) if bracket is None else bracket.window
         return Input(found, table.alias or table.name, window, tuple(self.streams[found]))
 
     def _how(self, select: exp.Select) -> str:

@@ -13,7 +13,6 @@ from sqlglot import exp
 import watersmeet as wm
 from watersmeet.errors import QueryError
 from watersmeet.model.spark_sql import SparkSQL
-from watersmeet.model.windows import TimeWindow, Window
 from watersmeet.query.lowering import Known, Plan, Side, lower
 from watersmeet.query.reader import read
 from watersmeet.spark import conditions
@@ -92,10 +91,11 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
                 hint=f'{name}=wm.stream(df, time="…", window="…").',
             )
     case = any(s.df.sparkSession.conf.get("spark.sql.caseSensitive") == "true" for s in streams.values())
-    asked = read(query, {name: [f.name for f in s.columns] for name, s in streams.items()}, case_sensitive=case)
+    columns = {name: [f.name for f in s.columns] for name, s in streams.items()}
+    windows = {name: s.given_window for name, s in streams.items() if s.given_window is not None}
+    asked = read(query, columns, windows, case_sensitive=case)
     by_name = {one.name: streams[one.stream] for one in asked.inputs}
-    known = {name: Known(s.time, _window(s), s.order_by) for name, s in by_name.items()}
-    plan = lower(query, asked, known)
+    plan = lower(query, asked, {name: Known(s.time, s.order_by) for name, s in by_name.items()})
     sides = [_below(side, streams[side.stream]) for side in plan.sides]
     options: dict[str, Any] = {} if plan.every is None else {"algorithm": "general_lazy", "every": plan.every}
     joined = wm.join(
@@ -103,14 +103,10 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
         on=plan.on,
         how=plan.how,
         where=None if plan.where is None else plan.where.sql(SparkSQL),
-        allow_unbounded=all(i.window is not None or known[i.name].window is not None for i in asked.inputs),
+        allow_unbounded=all(one.window is not None for one in asked.inputs),
         **options,
     )
     return _above(joined, plan)
-
-
-def _window(stream: Stream) -> Window | None:
-    return None if stream.length is None else TimeWindow(stream.length)
 
 
 def _below(side: Side, source: Stream) -> Stream:

@@ -75,6 +75,11 @@ class Stream:
                 hint=f'leave it out with df.drop("{column}"), or cast it (an interval of months to int, say).',
             ) from error
 
+    @property
+    def given_window(self) -> Window | None:
+        """The window that the stream was given, if it was."""
+        return None if self.length is None else TimeWindow(self.length)
+
     def with_window(self, window: Window | None) -> Stream:
         """The same stream with another window, or none."""
         if isinstance(window, RowsWindow):
