@@ -29,8 +29,8 @@ class Column:
 class Input:
     """A stream of the query: `stream` is what it is outside, `name` what the query calls it.
 
-    Without a `window` (None) neither the query nor the stream says anything about it. Tuples for which one of `filters` is not true take no
-    part; only conditions that may be asked before the join stand here.
+    Without a `window` (None) neither the query nor the stream says anything about it. Tuples for which one of `filters`
+    is not true take no part; only conditions that may be asked before the join stand here.
     """
 
     stream: str
