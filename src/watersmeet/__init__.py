@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
     from watersmeet.spark.session import configure, session
+    from watersmeet.spark.sql import sql
     from watersmeet.spark.streams import Stream, rows, stream
     from watersmeet.spark.write import write
 
@@ -53,6 +54,7 @@ __all__ = [
     "ordered",
     "rows",
     "session",
+    "sql",
     "stream",
     "sum",
     "unique",
@@ -68,6 +70,7 @@ _ROOMS = {
     "join": "joining",
     "configure": "session",
     "session": "session",
+    "sql": "sql",
     "Stream": "streams",
     "rows": "streams",
     "stream": "streams",

@@ -50,16 +50,6 @@ def parse(text: str, schema: pa.Schema, *, case_sensitive: bool = False) -> Pred
     return _Reader(text, schema, case_sensitive).predicate()
 
 
-class _Parser(SparkSQLParser):
-    """Remembers whether it was the end at which something was missing."""
-
-    at_end = False
-
-    def raise_error(self, message: str, token: Token | None = None) -> None:
-        self.at_end = not self._curr
-        super().raise_error(message, token or self._curr or self._prev)
-
-
 class _Reader:
     def __init__(self, text: str, schema: pa.Schema, case_sensitive: bool) -> None:
         self.text = text
@@ -112,11 +102,11 @@ class _Reader:
         return tokens
 
     def _tree(self, tokens: list[Token]) -> exp.Expr:
-        parser = _Parser(dialect=SparkSQL())
+        parser = SparkSQLParser(dialect=SparkSQL())
         try:
             tree = parser.parse_into(exp.Condition, tokens, self.text)[0] if tokens else None
         except ParseError as error:
-            raise self._refusal(_said(error, parser.at_end)) from error
+            raise self._refusal(_said(error, parser.wrong)) from error
         if tree is None:
             raise self._refusal("an end where a value should be")
         return tree
@@ -196,15 +186,13 @@ class _Reader:
         )
 
 
-def _said(error: ParseError, at_end: bool) -> str:
+def _said(error: ParseError, wrong: Token | None) -> str:
     """What is wrong, in our words, from sqlglot's."""
-    said = error.errors[0]
-    if "Expecting )" in said["description"]:
+    if "Expecting )" in error.errors[0]["description"]:
         return "no ) where one should be"
-    if at_end:
+    if wrong is None:
         return "an end where a value should be"
-    word = said["highlight"]
-    return "NOT where no BETWEEN or IN follows" if word.upper() == "NOT" else f"`{word}`"
+    return "NOT where no BETWEEN or IN follows" if wrong.text.upper() == "NOT" else f"`{wrong.text}`"
 
 
 def _spelled(tree: exp.Expr) -> str:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token
 
 
 class SparkSQLParser(SparkParser):
-    """In Spark ``a < b IS NULL`` asks about the comparison, and so do BETWEEN and IN behind one; sqlglot takes b."""
+    """In Spark ``a < b IS NULL`` asks about the comparison, and so do BETWEEN and IN behind one; sqlglot takes b.
+
+    `wrong` is the word at which it gave up, None at the end of the text.
+    """
+
+    wrong: Token | None = None
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        self.wrong = token or self._curr or None
+        super().raise_error(message, token or self._curr or self._prev)
 
     def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
         compare = {**self.EQUALITY, **self.COMPARISON}

@@ -27,8 +27,8 @@ def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: s
     shards = [json.loads(note) for note in (said[SHARDS] or ())] if said is not None else []
     if not shards:
         return {}
-    names = {name: None for s in shards for name, value in s.items() if type(value) is int}  # not all have all
-    sums = {name: sum(s.get(name, 0) for s in shards) for name in names}
+    names = dict.fromkeys(name for s in shards for name, value in s.items() if type(value) is int)
+    sums = {name: sum(s.get(name, 0) for s in shards) for name in names}  # a shard without results emitted nothing
     del sums["shard"]
     sums["idle"] = max(s["idle"] for s in shards)  # of streams, not of shards
     return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}

@@ -79,6 +79,20 @@ class Stream:
                 hint=f'leave it out with df.drop("{column}"), or cast it (an interval of months to int, say).',
             ) from error
 
+    @property
+    def given_window(self) -> Window | None:
+        """The window that the stream was given, if it was."""
+        return None if self.length is None else TimeWindow(self.length)
+
+    def with_window(self, window: Window | None) -> Stream:
+        """The same stream with another window, or none."""
+        if isinstance(window, RowsWindow):
+            raise WindowError(
+                f"stream `{self.name}` has a window of {window.rows} rows; Spark's streams have windows of time only.",
+                hint="give it a duration, e.g. [RANGE 10 MINUTES].",
+            )
+        return replace(self, length=window.length if isinstance(window, TimeWindow) else None)
+
     def with_df(self, df: DataFrame) -> Stream:
         return replace(self, df=df)
 

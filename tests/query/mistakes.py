@@ -1,0 +1,85 @@
+"""A query with each kind of mistake, and what is said about it; `python -m tests.query.mistakes` writes it down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from watersmeet.errors import QueryError
+from watersmeet.query.lowering import Known, lower
+from watersmeet.query.reader import read
+
+TOLD = Path(__file__).with_name("mistakes.txt")
+STREAMS = {
+    "auction": ["item_id", "opened_at", "seller", "reserve"],
+    "bid": ["item_id", "bid_at", "price", "bidder"],
+    "view": ["item_id", "seen_at"],
+}
+TIMES = {"auction": "opened_at", "bid": "bid_at", "view": "seen_at"}
+QUERIES = """
+SELECT price FROM auction A, bid B WHERE A.item_id = B.item_id AND rating > 3
+SELECT item_id FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT A.prize FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT C.price FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT price, A.reserve AS price FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT * FROM auction, bids WHERE auction.item_id = bids.item_id
+SELECT * FROM auction A, bid A WHERE A.item_id = A.item_id
+SELECT * FROM auction A
+SELECT * FROM auction A, bid B WHERE A.reserve < B.price
+SELECT * FROM auction A NATURAL JOIN bid B
+SELECT * FROM auction A LEFT JOIN bid B USING (item_id) JOIN view USING (item_id)
+SELECT * FROM auction A, (SELECT * FROM bid) B WHERE A.item_id = B.item_id
+SELECT * FROM auction A, bid B WHERE A.item_id = B.item_id AND price > (SELECT max(price) FROM bid)
+SELECT DISTINCT seller FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id ORDER BY seller
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id LIMIT 10
+SELECT count(*) FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id AND max(price) > 3
+SELECT seller, bidder, count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller
+SELECT seller, median(price) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller
+SELECT seller, sum(price - reserve) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller
+SELECT seller, sum(DISTINCT price) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller
+SELECT seller, count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY 1
+SELECT BUCKET(bid_at) AS b, count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY BUCKET(bid_at)
+SELECT count(coalesce(price, 0)) FROM auction A LEFT JOIN bid B USING (item_id) GROUP BY A.item_id
+SELECT rank() OVER (ORDER BY price) AS r FROM auction A, bid B WHERE A.item_id = B.item_id
+RSTREAM(SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id)
+ISTREAM(SELECT seller FROM auction A LEFT JOIN bid B USING (item_id))
+INSERT INTO x SELECT 1
+SELECT * FROM auction [RANGE 5 MONTHS] A JOIN bid B USING (item_id)
+SELECT * FROM auction [RANGE 5 MINUTES SLIDE] A JOIN bid B USING (item_id)
+SELECT * FROM auction [RANGE 5 MINUTES SLIDE 1 MINUTE] A JOIN bid [RANGE 5 MINUTES SLIDE 2 MINUTES] B USING (item_id)
+SELECT * FROM auction [ROWS 0] A JOIN bid B USING (item_id)
+SELECT * FROM auction [LAST 5] A JOIN bid B USING (item_id)
+SELECT * FROM auction [ROWS 5 A JOIN bid B USING (item_id)
+SELECT * FROM auction A [ROWS 5] JOIN bid B USING (item_id)
+SELECT * FROM auction [PARTITION BY seller ROWS 5] A JOIN bid B USING (item_id)
+SELECT * FROM auction [AUTO] A JOIN bid [AUTO] B USING (item_id)
+SELECT (price FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT price FROM auction A, bid B WHERE A.item_id = B.item_id AND
+SELECT price FRM auction
+SELECT 'price FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT 1; SELECT 2
+
+SELECT price
+  FROM auction A, bid B
+ WHERE A.item_id = B.item_id AND price > ratng
+""".strip()
+
+
+def told(query: str) -> str:
+    """What is said about a query."""
+    try:
+        asked = read(query, STREAMS)
+        lower(query, asked, {i.name: Known(TIMES[i.stream]) for i in asked.inputs})
+    except QueryError as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError(f"there is no mistake in {query}")
+
+
+def all_told() -> str:
+    single, several = QUERIES.split("\n\n")
+    return "\n\n".join(map(told, [*single.splitlines(), several])) + "\n"
+
+
+if __name__ == "__main__":
+    TOLD.write_text(all_told())

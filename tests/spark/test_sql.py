@@ -1,0 +1,149 @@
+"""`wm.sql` on a real Spark: streaming, static and DuckDB's batch give the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from tests.spark.feeds import Feed, run
+from watersmeet.errors import QueryError, WindowError
+from watersmeet.query.batch import batch_sql
+from watersmeet.query.reader import read
+from watersmeet.spark.streams import Stream
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+A = "item_id long, at timestamp, reserve int, name string, note string"
+B = "item long, at timestamp, price decimal(10,2), name string, closed boolean"
+TIMES = {"A": "at", "B": "at"}
+
+
+class House:
+    """Items that open a minute apart, bids on them; the last batch closes all items."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.feeds = {"auction": Feed(spark, folder / "a", A), "bid": Feed(spark, folder / "b", B)}
+        for batch in range(3):
+            at = 60 * batch * SECOND
+            items = range(8 * batch, 8 * batch + 8)
+            self.feeds["auction"].add_rows([(k, at, k % 4 or None, "xyz"[k % 3], "long text") for k in items])
+            bids: list[tuple[Any, ...]] = []
+            for k in range(8 * max(0, batch - 1), 8 * batch + 8):
+                bids += [(k, at + n * SECOND, Decimal((k * n) % 5), "xyzX"[(k + n) % 4], False) for n in range(k % 4)]
+            ends = [(k, at + 59 * SECOND, None, None, True) for k in range(24)] if batch == 2 else []
+            self.feeds["bid"].add_rows(bids + ends)
+
+    def streams(self, *, static: bool = False) -> dict[str, Stream]:
+        read_ = Feed.static if static else Feed.stream
+        auction, bid = (read_(feed) for feed in self.feeds.values())
+        return {
+            "auction": wm.stream(auction, time="at", punctuation=wm.unique("item_id")),
+            "bid": wm.stream(bid, time="at", window="1 second", punctuation=wm.when("closed", on="item")),
+        }
+
+    def answer(self, query: str) -> Counter[Any]:
+        tables = {name: feed.static().toArrow() for name, feed in self.feeds.items()}
+        tables["bid"] = tables["bid"].filter(pa.compute.invert(tables["bid"]["closed"]))
+        asked = read(query, {name: table.schema.names for name, table in tables.items()})
+        with duckdb.connect(config={"threads": 1}) as database:
+            database.execute("SET TimeZone = 'UTC'")
+            for name, table in tables.items():
+                database.register(name, table)
+            return Counter(database.execute(batch_sql(asked, TIMES)).fetchall())
+
+
+def bag(table: pa.Table) -> Counter[Any]:
+    return Counter(tuple(row.values()) for row in table.to_pylist())
+
+
+@pytest.fixture(scope="module")
+def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
+    return House(spark, tmp_path_factory.mktemp("house"))
+
+
+LEFT = """
+SELECT A.item_id, B.item, A.name || '/' || coalesce(B.name, '-') AS names, price * 2 AS twice
+FROM auction [RANGE 70 SECONDS] A LEFT JOIN bid [RANGE 70 SECONDS] B
+  ON A.item_id = B.item AND price >= reserve AND B.name <> 'X'
+WHERE A.name <> 'z' AND (price IS NULL OR price < 4)
+"""
+
+
+def test_a_left_join_says_what_the_batch_says(house: House, tmp_path: Path) -> None:
+    joined = wm.sql(LEFT, **house.streams())
+    want = house.answer(LEFT)
+    assert 0 < sum(row[1] is None for row in want.elements()) < want.total(), "some have bids, some have none"
+    assert joined.df.columns == ["item_id", "item", "names", "twice"]
+    assert bag(run(joined.df, tmp_path / "checkpoint").table) == want
+    assert bag(wm.sql(LEFT, **house.streams(static=True)).df.toArrow()) == want
+
+
+def test_what_nothing_names_stays_below_the_join(house: House) -> None:
+    joined = wm.sql(LEFT, **house.streams())
+    assert isinstance(joined, wm.Joined)
+    a, b = joined.query.streams
+    assert a.schema.names == ["item_id", "reserve", "A_name", "A_at"]
+    assert b.schema.names == ["price", "item_id", "B_name", "B_at"], "hidden: item, name, at, closed"
+    assert joined.query.where is not None
+    assert joined.query.where.text == "`price` >= `reserve`", "the other conditions are about one stream"
+
+
+GROUPS = """
+SELECT B.item AS id, COUNT(*) AS bids, MAX(price) - 1 AS best FROM auction [RANGE 70 SECONDS] A, bid [UNBOUNDED] B
+WHERE A.item_id = B.item AND price > 0 GROUP BY B.item HAVING COUNT(*) > 1
+"""
+
+
+def test_groups_come_once_when_their_item_is_closed(house: House, tmp_path: Path) -> None:
+    grouped = wm.sql(GROUPS, **house.streams())
+    want = house.answer(GROUPS)
+    assert want
+    seen: list[pa.Table] = []
+    query = wm.write(
+        grouped,
+        checkpoint=tmp_path / "c",
+        results=lambda df, _: seen.append(df.toArrow()),
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    assert bag(pa.concat_tables(seen)) == want
+    assert bag(wm.sql(GROUPS, **house.streams(static=True)).df.toArrow()) == want
+    updates = bag(run(wm.sql(f"ISTREAM({GROUPS})", **house.streams()).df, tmp_path / "updates").table)
+    assert updates >= want
+    assert updates.total() > want.total(), "a group comes whenever it changes"
+
+
+def test_with_a_slide_results_come_later_and_are_the_same(house: House, tmp_path: Path) -> None:
+    query = """SELECT item_id, price FROM auction [RANGE 70 SECONDS SLIDE 1 MINUTE] A, bid [RANGE 70 SECONDS] B
+               WHERE item_id = item AND price > 1"""
+    told = run(wm.sql(query, **house.streams()).tagged, tmp_path / "c").tables
+    results = [t.filter(pa.compute.equal(t["kind"], "result")) for t in told]
+    assert bag(wm.sql(query, **house.streams(static=True)).df.toArrow()) == house.answer(query)
+    assert not results[0].num_rows, "the first minute is not over"
+    got = Counter((r["item_id"], r["price"]) for t in results for r in t.to_pylist())
+    assert got
+    assert got <= house.answer(query)
+
+
+def test_what_is_refused(house: House) -> None:
+    streams = house.streams(static=True)
+    query = "SELECT item_id FROM auction {} A, bid B WHERE item_id = item"
+    with pytest.raises(QueryError, match=r"stream `A` has the window \[AUTO\]; joins without windows are not run yet"):
+        wm.sql(query.format("[AUTO]"), **streams)
+    with pytest.raises(WindowError, match="stream `A` has a window of 5 rows"):
+        wm.sql(query.format("[ROWS 5]"), **streams)
+    with pytest.raises(QueryError, match="`bid` is a DataFrame; a query is over streams"):
+        wm.sql(query.format(""), auction=streams["auction"], bid=streams["bid"].df)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="`group_by` of a query in SQL"):
+        wm.sql(query.format("[NOW]"), **streams).group_by("item_id")  # type: ignore[union-attr]
+    with pytest.raises(QueryError, match="`as_stream` of a query in SQL"):
+        wm.sql(query.format("[NOW]"), **streams).as_stream()  # type: ignore[union-attr]
