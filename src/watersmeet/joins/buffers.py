@@ -25,6 +25,10 @@ from watersmeet.state.recent import MatchedDistances, RecentRate
 FIRST = int(np.iinfo(np.int64).min)
 LAST = int(np.iinfo(np.int64).max)
 BEYOND = LAST + 1
+#: What is left, after a batch, of a number of tuples to keep that is larger than needed now.
+SHRINKING = 0.98
+#: Tuples with partners from which something can be learnt.
+ENOUGH = 200
 #: What has become durable in so many pieces is written anew as one.
 MOST_PIECES = 32
 
@@ -116,9 +120,12 @@ class LearnedBuffers(SoundBuffers):
             learned.observe(b[m])
 
     def allowance(self, j: int) -> int:
-        most = super().allowance(j)
-        learned = self.matched[j]
-        return most if learned.seen * self.loss < 1 else min(most, learned.needed)
+        most, learned = super().allowance(j), self.matched[j]
+        if learned.seen < ENOUGH:
+            return most
+        # of so few that none may be lost, none has been as late as some will be
+        few = learned.seen * self.loss < 1
+        return min(most, learned.needed + few * learned.needed // 4)
 
     def notes(self) -> dict[str, Any]:
         return super().notes() | {"matched": [m.notes() for m in self.matched]}
@@ -140,6 +147,7 @@ class PaperBuffers(Buffers):
         super().__init__(name, given, arrays)
         self.tails = [SortedTail(str(i), self.arrays) for i in range(len(given))]
         self.rates = [RecentRate() for _ in given]
+        self.level = [0.0] * len(given)
         self.history: deque[list[int]] = deque(maxlen=256)  # tuples of each stream after the last batches
         self._fresh: list[list[Int64s]] = [[] for _ in given]
 
@@ -168,7 +176,8 @@ class PaperBuffers(Buffers):
         return most
 
     def _ratio(self, i: int, j: int) -> float:
-        mine, theirs = self.rates[i].rate, self.rates[j].rate
+        """Tuples of i for one of j: at once as many as the last batch has, fewer when that has become usual."""
+        mine, theirs = self.rates[i].range[1], self.rates[j].range[0] or self.rates[j].rate
         return mine / theirs if theirs else self.disorder[i].count / max(1, self.disorder[j].count)
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
@@ -178,6 +187,8 @@ class PaperBuffers(Buffers):
         if all(end for j, end in enumerate(ended) if j != i):
             return BEYOND
         size = self.size(i, ended)
+        if size is not None:
+            self.level[i] = size = max(size, self.level[i] * SHRINKING)
         place = None if size is None else self.tails[i].at(self.disorder[i].count - int(np.ceil(size)) + 1)
         return FIRST if place is None else place
 
@@ -185,12 +196,14 @@ class PaperBuffers(Buffers):
         return super().notes() | {
             "tails": [t.notes() for t in self.tails],
             "rates": [r.notes() for r in self.rates],
+            "level": list(self.level),
             "history": list(self.history),
         }
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
         self.history = deque(notes["history"], maxlen=self.history.maxlen)
+        self.level = list(notes["level"])
         for tail, rate, t, r in zip(self.tails, self.rates, notes["tails"], notes["rates"], strict=True):
             tail.recall(t)
             rate.recall(r)

@@ -57,7 +57,7 @@ class WOJoin:
     query: JoinQuery
     buffer: str = "sound"
     scrambling: Sequence[int | None] | None = None
-    loss: float = 0.001
+    loss: float = 0.005
     order: Order | None = None
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class WOJoin:
         if not 0 < self.loss < 1:
             raise QueryError(
                 f"`loss` is {self.loss!r}; it is the share of tuples that may come further behind than provided for.",
-                hint="use a small number such as 0.001; the sound buffer provides for all.",
+                hint="use a small number such as 0.005; the sound buffer provides for all.",
             )
         self._check_scrambling()
 
