@@ -1,4 +1,4 @@
-"""The window-oblivious join: every result where the disorder is known, and exactly what may still match in the state."""
+"""The window-oblivious join: every result where the disorder is known, and in the state what may still match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from benchmarks.window_oblivious import optimum, possible, query, run, streams
 from tests.oracle import bag, rows_of
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError, WindowError
 from watersmeet.joins import plan
-from watersmeet.joins.wo_join import RunningWOJoin, WOJoin
+from watersmeet.joins.oblivious import RunningWOJoin
+from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.punctuations import Closings
 from watersmeet.model.queries import JoinQuery, StreamSpec
@@ -237,7 +238,7 @@ def test_another_rule_does_not_take_over() -> None:
     for _ in join.step([batch(0, [1]), batch(1, [1])]):
         pass
     header = log.commit(join, header, store)
-    with pytest.raises(StateMismatchError, match='(?s)written with buffer="sound".*Hint: run with buffer="sound"'):
+    with pytest.raises(StateMismatchError, match=r'(?s)written with buffer="sound".*Hint: run with buffer="sound"'):
         log.rebuild(WOJoin(query(2), "learned").start(), header, store)
 
 
@@ -283,13 +284,13 @@ def test_keys_that_ascend_are_taken(kind: pa.DataType) -> None:
 
 def test_errors() -> None:
     two = query(2)
-    with pytest.raises(WindowError, match="(?s)`wo_join` knows no windows, and stream `b` has one.*general_lazy"):
+    with pytest.raises(WindowError, match=r"(?s)`wo_join` knows no windows, and stream `b` has one.*general_lazy"):
         WOJoin(JoinQuery((spec("a", pa.int64()), spec("b", pa.int64(), TimeWindow(5)))))
-    with pytest.raises(QueryError, match="(?s)`buffer` is 'big'; .* one of sound, learned, eq7, eq8.*Hint"):
+    with pytest.raises(QueryError, match=r"(?s)`buffer` is 'big'; .* one of sound, learned, eq7, eq8.*Hint"):
         WOJoin(two, "big")
-    with pytest.raises(QueryError, match='(?s)`buffer` is "eq7" and there are 3 streams.*buffer="eq8"'):
+    with pytest.raises(QueryError, match=r'(?s)`buffer` is "eq7" and there are 3 streams.*buffer="eq8"'):
         WOJoin(query(3), "eq7")
-    with pytest.raises(QueryError, match="(?s)`loss` is 0; .*Hint: use a small number"):
+    with pytest.raises(QueryError, match=r"(?s)`loss` is 0; .*Hint: use a small number"):
         WOJoin(two, loss=0)
     for wrong in [(1,), (1, -1), (1, 2.5)]:
         with pytest.raises(QueryError, match=r"(?s)`scrambling` is .*for each of the 2 streams.*Hint: leave it out"):

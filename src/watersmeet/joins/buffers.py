@@ -45,6 +45,10 @@ class Buffers(ABC):
         self.arrays = arrays or HeapArrays()
         self.disorder = [Disorder(str(i), self.arrays) for i in range(len(given))]
 
+    def closed(self, j: int) -> int | None:
+        """The largest place that nothing to come of stream j is expected to reach down to."""
+        return self.disorder[j].closed(self.allowance(j))
+
     def observe(self, places: Sequence[Int64s]) -> list[Int64s]:
         """Take a batch of each stream up, in the order of arrival; how far behind its tuples came."""
         behind = [d.observe(p) for d, p in zip(self.disorder, places, strict=True)]
@@ -66,12 +70,7 @@ class Buffers(ABC):
         return {"rule": self.name, "streams": [d.notes() for d in self.disorder]}
 
     def recall(self, notes: dict[str, Any]) -> None:
-        if notes["rule"] != self.name:
-            raise StateMismatchError(
-                f'the checkpoint was written with buffer="{notes["rule"]}", the join now has buffer="{self.name}"; '
-                "what one has measured the other does not know.",
-                hint=f'run with buffer="{notes["rule"]}", or start from a new checkpoint.',
-            )
+        check_same("buffer", notes["rule"], self.name)
         for d, note in zip(self.disorder, notes["streams"], strict=True):
             d.recall(note)
 
@@ -86,6 +85,16 @@ class Buffers(ABC):
         self.disorder[delta.stream].maxima.replay(delta.rows)
 
 
+def check_same(option: str, before: str, now: str) -> None:
+    """Refuse a state that was written with another option."""
+    if before != now:
+        raise StateMismatchError(
+            f'the checkpoint was written with {option}="{before}", the join now has {option}="{now}"; '
+            "what one has measured, or holds back, the other does not know.",
+            hint=f'run with {option}="{before}", or start from a new checkpoint.',
+        )
+
+
 def pieces(entries: Sequence[Entry], kind: str, i: int) -> int:
     """Segments in which something of stream i is durable."""
     return sum((e.kind, e.stream) == (kind, i) for e in entries)
@@ -98,7 +107,7 @@ class SoundBuffers(Buffers):
     """
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
-        closed = [d.closed(self.allowance(j)) for j, d in enumerate(self.disorder)]
+        closed = map(self.closed, range(len(ended)))
         above = [BEYOND if end else FIRST if c is None else c + 1 for c, end in zip(closed, ended, strict=True)]
         return [min(a for j, a in enumerate(above) if j != i) for i in range(len(above))]
 
@@ -143,8 +152,9 @@ class PaperBuffers(Buffers):
     sorted order is final by now. An estimate: rates and lags wander meanwhile.
     """
 
-    def __init__(self, name: str, given: Given, arrays: Arrays | None = None) -> None:
+    def __init__(self, name: str, given: Given, arrays: Arrays | None = None, shrinking: float = SHRINKING) -> None:
         super().__init__(name, given, arrays)
+        self.shrinking = shrinking
         self.tails = [SortedTail(str(i), self.arrays) for i in range(len(given))]
         self.rates = [RecentRate() for _ in given]
         self.level = [0.0] * len(given)
@@ -188,7 +198,7 @@ class PaperBuffers(Buffers):
             return BEYOND
         size = self.size(i, ended)
         if size is not None:
-            self.level[i] = size = max(size, self.level[i] * SHRINKING)
+            self.level[i] = size = max(size, self.level[i] * self.shrinking)
         place = None if size is None else self.tails[i].at(self.disorder[i].count - int(np.ceil(size)) + 1)
         return FIRST if place is None else place
 
