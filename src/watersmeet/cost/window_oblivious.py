@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from watersmeet.cost.parameters import Parameters, Statistics
+from watersmeet.errors import MemoryLimitError
 
 
 def synchronised_buffer(i: Statistics, j: Statistics) -> float:
@@ -61,6 +62,34 @@ def sorted_on_disk_buffer(p: Parameters, i: int, ahead: float) -> float:
     """`hybrid`: both at once: ``Mul_i + C + max_j r_i · Mul_j / r_j``, without what waits to be sorted."""
     own = p.streams[i]
     return own.multiplicity + ahead + max(own.rate * s.multiplicity / s.rate for s in p.others(i))
+
+
+#: Strategies by what they cost: nothing, a little latency for the disk, waiting for k successors, both.
+STRATEGIES = ("none", "dbf", "msf", "hybrid")
+
+
+def strategy_bytes(p: Parameters, strategy: str, ahead: float) -> float:
+    """Bytes in memory under a strategy. What waits to be sorted counts, also where its partners are on disk."""
+    held = {
+        "none": lambda i: buffer(p, i),
+        "dbf": lambda i: disk_first_buffer(p, i, ahead),
+        "msf": lambda i: sorted_first_buffer(p, i),
+        "hybrid": lambda i: p.streams[i].scrambling + sorted_on_disk_buffer(p, i, ahead),
+    }[strategy]
+    return sum(held(i) * s.row_bytes for i, s in enumerate(p.streams))
+
+
+def cheapest_strategy(p: Parameters, memory: float, ahead: float) -> str:
+    """The first strategy, by cost, that fits so many bytes; `ahead` tuples are read from disk early."""
+    needed = {strategy: strategy_bytes(p, strategy, ahead) for strategy in STRATEGIES}
+    for strategy, size in needed.items():
+        if size <= memory:
+            return strategy
+    raise MemoryLimitError(
+        f"`memory` is {memory:.0f} bytes; the buffers of this join need "
+        f"{', '.join(f'{size:.0f} with {strategy}' for strategy, size in needed.items())}.",
+        hint="give more memory, divide the keys over more shards, or let the join shed tuples.",
+    )
 
 
 def _lags(p: Parameters, i: int) -> Sequence[float]:

@@ -23,11 +23,12 @@ PIECE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows on the shelf, and the least of their places."""
+    """Rows on the shelf, the least of their places, and how large they are."""
 
     name: str
     low: int
     rows: int
+    bytes: int
 
 
 class Held:
@@ -73,9 +74,10 @@ class Held:
             self.shelf.remove(piece.name)
         for at in range(0, far.size, PIECE):
             some = far[at : at + PIECE]
-            piece = Piece(f"{self.i}.{self._made}", int(places[some[0]]), int(some.size))
+            apart = rows.take(pa.array(some))
+            piece = Piece(f"{self.i}.{self._made}", int(places[some[0]]), int(some.size), apart.nbytes)
             self._made += 1
-            self.shelf.put(piece.name, rows.take(pa.array(some)))
+            self.shelf.put(piece.name, apart)
             self.pieces.append(piece)
         return pa.concat_batches(near)
 
@@ -90,7 +92,7 @@ class Held:
     # ------------------------------------------------------------ the durable form
 
     def notes(self) -> dict[str, Any]:
-        return {"made": self._made, "pieces": [[p.name, p.low, p.rows] for p in self.pieces]}
+        return {"made": self._made, "pieces": [[p.name, p.low, p.rows, p.bytes] for p in self.pieces]}
 
     def recall(self, notes: dict[str, Any]) -> None:
         self._made = notes["made"]

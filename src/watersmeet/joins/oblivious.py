@@ -26,8 +26,10 @@ from watersmeet.state.shelf import Shelf
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
-#: What is held back: nothing, what cannot be sorted yet, what others lag behind (on disk), or both.
-STRATEGIES = ("none", "msf", "dbf", "hybrid")
+#: What is held back: nothing, what cannot be sorted yet, what others lag behind (on disk), both, or as needed.
+STRATEGIES = ("none", "msf", "dbf", "hybrid", "auto")
+#: What `auto` goes through, the cheapest first.
+LADDER = ("none", "dbf", "hybrid")
 SORTING, PARKING = ("msf", "hybrid"), ("dbf", "hybrid")
 
 
@@ -84,6 +86,7 @@ class RunningWOJoin(RunningGeneralLazy):
         self.buffers = buffers
         self.floor = [FIRST] * len(query.streams)  # smaller places have been forgotten
         self.limits = limits
+        self.strategy = LADDER[0] if limits.strategy == "auto" else limits.strategy  # of this batch
         self.held: list[Held] = []
         if limits.strategy != "none":
             shelf = Shelf(arrays)
@@ -108,6 +111,8 @@ class RunningWOJoin(RunningGeneralLazy):
         self._news = []
         super()._begin(batches)
         self._behind = self.buffers.observe([places for _, places, _ in self._news])
+        if self.limits.strategy == "auto":
+            self._choose(sum(batch.rows.nbytes for batch in batches))
         for i, held in enumerate(self.held):
             self.arrivals[i] = self._take_part(i, held)
 
@@ -130,15 +135,31 @@ class RunningWOJoin(RunningGeneralLazy):
     def ended(self) -> list[bool]:
         return [p >= AFTER_ALL for p in self.progress]
 
+    def _choose(self, coming: int) -> None:
+        """Take the next strategy when half the memory will be in use, the cheaper one when all would fit a quarter."""
+        assert self.limits.memory is not None, "without a bound there is nothing to choose by"
+        parked = sum(p.bytes for h in self.held for p in h.pieces)
+        step = LADDER.index(self.strategy)
+        if self.used + 2 * coming > self.limits.memory // 2:  # a row takes about as much again in the lists
+            step = min(step + 1, len(LADDER) - 1)
+        elif self.used + 2 * (coming + parked) < self.limits.memory // 4:
+            step = max(step - 1, 0)
+        self.strategy = LADDER[step]
+
+    @property
+    def used(self) -> int:
+        """Bytes in memory."""
+        return sum(s.bytes for s in self.own) + sum(int(h.waiting.nbytes) for h in self.held)
+
     def _take_part(self, i: int, held: Held) -> Arrivals:
         """Of the new tuples of stream i, and of those held back, the ones whose turn has come."""
         closed = [BEYOND if end else self.buffers.closed(j) for j, end in enumerate(self.ended)]
         rows = self.arrivals[i].rows.take(pa.array(self._news[i][0]))
         shown = [d.maxima.highest for d in self.buffers.disorder]
-        if self.limits.strategy in SORTING:
-            rows, shown = held.sort(rows, _or_first(closed[i])), closed
-        if self.limits.strategy in PARKING:
-            rows = held.park(rows, min(_or_first(s) for j, s in enumerate(shown) if j != i))
+        sorting, parking = self.strategy in SORTING, self.strategy in PARKING
+        near = min(_or_first(s) for j, s in enumerate(closed if sorting else shown) if j != i)
+        rows = held.sort(rows, _or_first(closed[i]) if sorting else BEYOND)
+        rows = held.park(rows, near if parking else BEYOND)
         _, keys = self.own[i].read(rows)
         return Arrivals(rows, self.own[i].places(keys), keys, np.arange(rows.num_rows))
 
@@ -160,13 +181,13 @@ class RunningWOJoin(RunningGeneralLazy):
 
     def _fit(self, memory: int) -> None:
         """Stay within the memory given: shed the smallest keys of the largest stream, or stop."""
-        while (used := sum(s.bytes for s in self.own) + sum(h.waiting.nbytes for h in self.held)) > memory:
+        while self.used > memory:
             i = max(range(len(self.own)), key=lambda i: len(self.own[i]))
             places = self.own[i].lists.lists.time[self.own[i].lists.living()]
             if not self.limits.shed or not places.size:
                 raise MemoryLimitError(
-                    f'`memory` is {memory} bytes and strategy "{self.limits.strategy}"; what may still match takes '
-                    f"{used} bytes ({', '.join(f'{len(s)} tuples of {s.spec.name}' for s in self.own)}).",
+                    f'`memory` is {memory} bytes and strategy "{self.strategy}"; what may still match takes '
+                    f"{self.used} bytes ({', '.join(f'{len(s)} tuples of {s.spec.name}' for s in self.own)}).",
                     hint='give more memory, more shards, strategy="hybrid", or shed=True to lose results and count it.',
                 )
             self.floor[i] = max(self.floor[i], int(places[places.size // 8]) + 1)
@@ -187,13 +208,15 @@ class RunningWOJoin(RunningGeneralLazy):
 
     def notes(self) -> dict[str, Any]:
         held = {"held": [h.notes() for h in self.held]} if self.held else {}
-        mine = {"floor": list(self.floor), "strategy": self.limits.strategy, "buffers": self.buffers.notes()}
+        strategies = [self.limits.strategy, self.strategy]
+        mine = {"floor": list(self.floor), "strategy": strategies, "buffers": self.buffers.notes()}
         return super().notes() | mine | held
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
         if "floor" in notes:
-            check_same("strategy", notes["strategy"], self.limits.strategy)
+            asked, self.strategy = notes["strategy"]
+            check_same("strategy", asked, self.limits.strategy)
             self.floor = list(notes["floor"])
             self.buffers.recall(notes["buffers"])
         for held, note in zip(self.held, notes.get("held", []), strict=False):

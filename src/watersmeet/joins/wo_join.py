@@ -42,7 +42,8 @@ class WOJoin:
     those with the largest keys, as the paper's equations say.
     `strategy` saves memory, not results: "msf" holds tuples back until they can be sorted, so that results come in the
     order of keys, and later; "dbf" puts tuples of a stream that leads on disk until the others have come near; "hybrid"
-    does both. What does not fit `memory` bytes even so stops the query, or is `shed` (smallest keys first) and counted.
+    does both; "auto" takes of none, dbf and hybrid, batch by batch, the first that keeps to half the `memory`. What does
+    not fit `memory` bytes even so stops the query, or is `shed` (smallest keys first) and counted.
 
     References: Wu, Tan and Zhou, Window-oblivious join (2007).
     """
@@ -89,6 +90,11 @@ class WOJoin:
             raise QueryError(
                 f"`memory` is {self.memory!r}; it is a number of bytes from 1 on, or None for no bound.",
                 hint="leave it out to keep whatever may still match.",
+            )
+        if self.strategy == "auto" and self.memory is None:
+            raise QueryError(
+                '`strategy` is "auto" and `memory` is not given; without a bound nothing has to be held back.',
+                hint='give memory=, or take strategy="none".',
             )
 
     def _check_scrambling(self) -> None:
