@@ -6,7 +6,7 @@ import pytest
 
 from watersmeet.cost import window_oblivious as wo
 from watersmeet.cost.parameters import Parameters, Statistics
-from watersmeet.errors import MemoryLimitError
+from watersmeet.errors import MemoryLimitError, QueryError
 
 A = Statistics("a", rate=50, scrambling=30, multiplicity=2)
 B = Statistics("b", rate=25, scrambling=10, multiplicity=3)
@@ -72,3 +72,10 @@ def test_sorting_first_pays_where_disorder_does() -> None:
     a, b = (Statistics(n, rate=r, scrambling=k, multiplicity=2) for n, r, k in (("a", 500, 0), ("b", 50, 100)))
     p = Parameters((a, b))
     assert wo.cheapest_strategy(p, 100 * 300, ahead=50) == "msf"
+
+
+def test_a_silent_stream_has_no_buffer_to_wait_for_its_disorder() -> None:
+    silent = Statistics("b", rate=0, scrambling=10)
+    with pytest.raises(QueryError, match=r"(?s)stream `b` is silent; how much of `a` .* 10 tuples .*Hint: ask again"):
+        wo.synchronised_buffer(A, silent)
+    assert wo.synchronised_buffer(A, Statistics("b", rate=0)) == 30

@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 
 from watersmeet.cost.parameters import Parameters, Statistics
-from watersmeet.errors import MemoryLimitError
+from watersmeet.errors import MemoryLimitError, QueryError
 
 
 def synchronised_buffer(i: Statistics, j: Statistics) -> float:
     """Tuples of i that streams in step need for joining with j. Eq. 6: ``k_i + r_i · k_j / r_j``."""
-    return i.scrambling + i.rate * j.scrambling / j.rate
+    return i.scrambling + _meanwhile(i, j, j.scrambling)
 
 
 def pair_buffer(i: Statistics, j: Statistics, lag: float) -> float:
@@ -48,20 +48,20 @@ def sorted_first_buffer(p: Parameters, i: int) -> float:
     ``k_i + Mul_i + max_j { r_i · Mul_j / r_j + L_i→j }``, at least ``k_i + 1``.
     """
     own, lags = p.streams[i], _lags(p, i)
-    most = max(own.rate * s.multiplicity / s.rate + lags[j] for j, s in enumerate(p.streams) if j != i)
+    most = max(_meanwhile(own, s, s.multiplicity) + lags[j] for j, s in enumerate(p.streams) if j != i)
     return own.scrambling + max(1.0, own.multiplicity + most)
 
 
 def disk_first_buffer(p: Parameters, i: int, ahead: float) -> float:
     """`dbf`: lags wait on disk and are read back `ahead` tuples early: ``k_i + C + max_j r_i · k_j / r_j``."""
     own = p.streams[i]
-    return own.scrambling + ahead + max(own.rate * s.scrambling / s.rate for s in p.others(i))
+    return own.scrambling + ahead + max(_meanwhile(own, s, s.scrambling) for s in p.others(i))
 
 
 def sorted_on_disk_buffer(p: Parameters, i: int, ahead: float) -> float:
     """`hybrid`: both at once: ``Mul_i + C + max_j r_i · Mul_j / r_j``, without what waits to be sorted."""
     own = p.streams[i]
-    return own.multiplicity + ahead + max(own.rate * s.multiplicity / s.rate for s in p.others(i))
+    return own.multiplicity + ahead + max(_meanwhile(own, s, s.multiplicity) for s in p.others(i))
 
 
 #: Strategies by what they cost: nothing, a little latency for the disk, waiting for k successors, both.
@@ -90,6 +90,18 @@ def cheapest_strategy(p: Parameters, memory: float, ahead: float) -> str:
         f"{', '.join(f'{size:.0f} with {strategy}' for strategy, size in needed.items())}.",
         hint="give more memory, divide the keys over more shards, or let the join shed tuples.",
     )
+
+
+def _meanwhile(i: Statistics, j: Statistics, count: float) -> float:
+    """Tuples of i that come while j brings `count`: ``r_i · count / r_j``."""
+    if not count:
+        return 0.0
+    if not j.rate:
+        raise QueryError(
+            f"stream `{j.name}` is silent; how much of `{i.name}` comes until it has shown {count:g} tuples is not known.",
+            hint="ask again when it has a rate.",
+        )
+    return i.rate * count / j.rate
 
 
 def _lags(p: Parameters, i: int) -> Sequence[float]:

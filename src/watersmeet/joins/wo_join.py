@@ -42,8 +42,8 @@ class WOJoin:
     those with the largest keys, as the paper's equations say.
     `strategy` saves memory, not results: "msf" holds tuples back until they can be sorted, so that results come in the
     order of keys, and later; "dbf" puts tuples of a stream that leads on disk until the others have come near; "hybrid"
-    does both; "auto" takes of none, dbf and hybrid, batch by batch, the first that keeps to half the `memory`. What does
-    not fit `memory` bytes even so stops the query, or is `shed` (smallest keys first) and counted.
+    does both; "auto" takes of none, dbf and hybrid, batch by batch, the first that keeps to half the `memory`. What
+    does not fit `memory` bytes even so stops the query, or is `shed` (smallest keys first) and counted.
 
     References: Wu, Tan and Zhou, Window-oblivious join (2007).
     """
