@@ -7,7 +7,7 @@ ahead of j, and is negative where i is behind.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from watersmeet.cost.parameters import Parameters, Statistics
 from watersmeet.errors import MemoryLimitError, QueryError
@@ -70,13 +70,13 @@ STRATEGIES = ("none", "dbf", "msf", "hybrid")
 
 def strategy_bytes(p: Parameters, strategy: str, ahead: float) -> float:
     """Bytes in memory under a strategy. What waits to be sorted counts, also where its partners are on disk."""
-    held = {
+    held: dict[str, Callable[[int], float]] = {
         "none": lambda i: buffer(p, i),
         "dbf": lambda i: disk_first_buffer(p, i, ahead),
         "msf": lambda i: sorted_first_buffer(p, i),
         "hybrid": lambda i: p.streams[i].scrambling + sorted_on_disk_buffer(p, i, ahead),
-    }[strategy]
-    return sum(held(i) * s.row_bytes for i, s in enumerate(p.streams))
+    }
+    return sum(held[strategy](i) * s.row_bytes for i, s in enumerate(p.streams))
 
 
 def cheapest_strategy(p: Parameters, memory: float, ahead: float) -> str:
@@ -98,7 +98,7 @@ def _meanwhile(i: Statistics, j: Statistics, count: float) -> float:
         return 0.0
     if not j.rate:
         raise QueryError(
-            f"stream `{j.name}` is silent; how much of `{i.name}` comes until it has shown {count:g} tuples is not known.",
+            f"stream `{j.name}` is silent; how much of `{i.name}` comes until it has shown {count:g} tuples is open.",
             hint="ask again when it has a rate.",
         )
     return i.rate * count / j.rate

@@ -152,9 +152,8 @@ class PaperBuffers(Buffers):
     sorted order is final by now. An estimate: rates and lags wander meanwhile.
     """
 
-    def __init__(self, name: str, given: Given, arrays: Arrays | None = None, shrinking: float = SHRINKING) -> None:
+    def __init__(self, name: str, given: Given, arrays: Arrays | None = None) -> None:
         super().__init__(name, given, arrays)
-        self.shrinking = shrinking
         self.tails = [SortedTail(str(i), self.arrays) for i in range(len(given))]
         self.rates = [RecentRate() for _ in given]
         self.level = [0.0] * len(given)
@@ -182,13 +181,17 @@ class PaperBuffers(Buffers):
             ahead = lag(self.tails[i], int(then[at, i]), self.tails[j], position)
             if ahead is None:
                 return None
-            most = max(most, self.allowance(i) + self._ratio(i, j) * self.allowance(j) + ahead)
+            most = max(most, self.allowance(i) + self.ratio(i, j) * self.allowance(j) + ahead)
         return most
 
-    def _ratio(self, i: int, j: int) -> float:
+    def ratio(self, i: int, j: int) -> float:
         """Tuples of i for one of j: at once as many as the last batch has, fewer when that has become usual."""
         mine, theirs = self.rates[i].range[1], self.rates[j].range[0] or self.rates[j].rate
         return mine / theirs if theirs else self.disorder[i].count / max(1, self.disorder[j].count)
+
+    def smoothed(self, size: float, before: float) -> float:
+        """Grow at once, shrink slowly."""
+        return max(size, before * SHRINKING)
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
         return [self._floor(i, ended) for i in range(len(self.given))]
@@ -198,7 +201,7 @@ class PaperBuffers(Buffers):
             return BEYOND
         size = self.size(i, ended)
         if size is not None:
-            self.level[i] = size = max(size, self.level[i] * self.shrinking)
+            self.level[i] = size = self.smoothed(size, self.level[i])
         place = None if size is None else self.tails[i].at(self.disorder[i].count - int(np.ceil(size)) + 1)
         return FIRST if place is None else place
 
