@@ -11,6 +11,7 @@
     │   ├── StateFormatError  ... it was written in another format
     │   ├── StateMismatchError... it belongs to another query, window, key or number of shards
     │   └── StateCorruptError ... a part is missing or its checksum is wrong
+    ├── MemoryLimitError      what has to be kept does not fit the memory that it was given
     ├── ViolationError        a stream broke its word, and the query was told to stop then
     └── MissingExtraError     an optional package is not installed
 
@@ -64,6 +65,10 @@ class StateMismatchError(StateError):
 
 class StateCorruptError(StateError):
     """A part of the state is missing or is not what was written."""
+
+
+class MemoryLimitError(WatersmeetError):
+    """What a join has to keep does not fit the memory that it was given, and nothing may be shed."""
 
 
 class ViolationError(WatersmeetError):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from watersmeet.cost import window_oblivious as wo
 from watersmeet.cost.parameters import Parameters, Statistics
+from watersmeet.errors import MemoryLimitError, QueryError
 
 A = Statistics("a", rate=50, scrambling=30, multiplicity=2)
 B = Statistics("b", rate=25, scrambling=10, multiplicity=3)
@@ -42,3 +45,37 @@ def test_strategies_for_too_little_memory() -> None:
     assert wo.sorted_first_buffer(p, 0) == 30 + 2 + 2 * 3 + 100
     assert wo.disk_first_buffer(p, 0, ahead=7) == 30 + 7 + 100
     assert wo.sorted_on_disk_buffer(p, 0, ahead=7) == 2 + 7 + 6
+
+
+def test_the_cheapest_strategy_that_fits() -> None:
+    """Two streams of 100-byte rows, k = 30 and 10 at one rate, a 1000 tuples ahead; 7 read ahead."""
+    a, b = (Statistics(n, rate=50, scrambling=k, multiplicity=2) for n, k in (("a", 30), ("b", 10)))
+    p = Parameters((a, b), lags=((0, 1000), (-1000, 0)))
+    sizes = {s: wo.strategy_bytes(p, s, ahead=7) for s in wo.STRATEGIES}
+    assert sizes == {
+        "none": 100 * (1040 + 1),
+        "dbf": 100 * (30 + 7 + 10 + 10 + 7 + 30),
+        "msf": 100 * (30 + 2 + 2 + 1000 + 10 + 1),
+        "hybrid": 100 * (30 + 2 + 7 + 2 + 10 + 2 + 7 + 2),
+    }
+    assert wo.cheapest_strategy(p, 200_000, ahead=7) == "none"
+    assert wo.cheapest_strategy(p, 100_000, ahead=7) == "dbf"
+    assert wo.cheapest_strategy(p, 9_000, ahead=7) == "hybrid"
+    with pytest.raises(
+        MemoryLimitError, match=r"(?s)`memory` is 1000 bytes; .*9400 with dbf, .*Hint: give more memory"
+    ):
+        wo.cheapest_strategy(p, 1000, ahead=7)
+
+
+def test_sorting_first_pays_where_disorder_does() -> None:
+    """In step, much disorder on b only: a need not keep r_a · k_b / r_b tuples for it."""
+    a, b = (Statistics(n, rate=r, scrambling=k, multiplicity=2) for n, r, k in (("a", 500, 0), ("b", 50, 100)))
+    p = Parameters((a, b))
+    assert wo.cheapest_strategy(p, 100 * 300, ahead=50) == "msf"
+
+
+def test_a_silent_stream_has_no_buffer_to_wait_for_its_disorder() -> None:
+    silent = Statistics("b", rate=0, scrambling=10)
+    with pytest.raises(QueryError, match=r"(?s)stream `b` is silent; how much of `a` .* 10 tuples .*Hint: ask again"):
+        wo.synchronised_buffer(A, silent)
+    assert wo.synchronised_buffer(A, Statistics("b", rate=0)) == 30

@@ -7,14 +7,15 @@ ahead of j, and is negative where i is behind.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from watersmeet.cost.parameters import Parameters, Statistics
+from watersmeet.errors import MemoryLimitError, QueryError
 
 
 def synchronised_buffer(i: Statistics, j: Statistics) -> float:
     """Tuples of i that streams in step need for joining with j. Eq. 6: ``k_i + r_i · k_j / r_j``."""
-    return i.scrambling + i.rate * j.scrambling / j.rate
+    return i.scrambling + _meanwhile(i, j, j.scrambling)
 
 
 def pair_buffer(i: Statistics, j: Statistics, lag: float) -> float:
@@ -47,20 +48,60 @@ def sorted_first_buffer(p: Parameters, i: int) -> float:
     ``k_i + Mul_i + max_j { r_i · Mul_j / r_j + L_i→j }``, at least ``k_i + 1``.
     """
     own, lags = p.streams[i], _lags(p, i)
-    most = max(own.rate * s.multiplicity / s.rate + lags[j] for j, s in enumerate(p.streams) if j != i)
+    most = max(_meanwhile(own, s, s.multiplicity) + lags[j] for j, s in enumerate(p.streams) if j != i)
     return own.scrambling + max(1.0, own.multiplicity + most)
 
 
 def disk_first_buffer(p: Parameters, i: int, ahead: float) -> float:
     """`dbf`: lags wait on disk and are read back `ahead` tuples early: ``k_i + C + max_j r_i · k_j / r_j``."""
     own = p.streams[i]
-    return own.scrambling + ahead + max(own.rate * s.scrambling / s.rate for s in p.others(i))
+    return own.scrambling + ahead + max(_meanwhile(own, s, s.scrambling) for s in p.others(i))
 
 
 def sorted_on_disk_buffer(p: Parameters, i: int, ahead: float) -> float:
     """`hybrid`: both at once: ``Mul_i + C + max_j r_i · Mul_j / r_j``, without what waits to be sorted."""
     own = p.streams[i]
-    return own.multiplicity + ahead + max(own.rate * s.multiplicity / s.rate for s in p.others(i))
+    return own.multiplicity + ahead + max(_meanwhile(own, s, s.multiplicity) for s in p.others(i))
+
+
+#: Strategies by what they cost: nothing, a little latency for the disk, waiting for k successors, both.
+STRATEGIES = ("none", "dbf", "msf", "hybrid")
+
+
+def strategy_bytes(p: Parameters, strategy: str, ahead: float) -> float:
+    """Bytes in memory under a strategy. What waits to be sorted counts, also where its partners are on disk."""
+    held: dict[str, Callable[[int], float]] = {
+        "none": lambda i: buffer(p, i),
+        "dbf": lambda i: disk_first_buffer(p, i, ahead),
+        "msf": lambda i: sorted_first_buffer(p, i),
+        "hybrid": lambda i: p.streams[i].scrambling + sorted_on_disk_buffer(p, i, ahead),
+    }
+    return sum(held[strategy](i) * s.row_bytes for i, s in enumerate(p.streams))
+
+
+def cheapest_strategy(p: Parameters, memory: float, ahead: float) -> str:
+    """The first strategy, by cost, that fits so many bytes; `ahead` tuples are read from disk early."""
+    needed = {strategy: strategy_bytes(p, strategy, ahead) for strategy in STRATEGIES}
+    for strategy, size in needed.items():
+        if size <= memory:
+            return strategy
+    raise MemoryLimitError(
+        f"`memory` is {memory:.0f} bytes; the buffers of this join need "
+        f"{', '.join(f'{size:.0f} with {strategy}' for strategy, size in needed.items())}.",
+        hint="give more memory, divide the keys over more shards, or let the join shed tuples.",
+    )
+
+
+def _meanwhile(i: Statistics, j: Statistics, count: float) -> float:
+    """Tuples of i that come while j brings `count`: ``r_i · count / r_j``."""
+    if not count:
+        return 0.0
+    if not j.rate:
+        raise QueryError(
+            f"stream `{j.name}` is silent; how much of `{i.name}` comes until it has shown {count:g} tuples is open.",
+            hint="ask again when it has a rate.",
+        )
+    return i.rate * count / j.rate
 
 
 def _lags(p: Parameters, i: int) -> Sequence[float]:

@@ -25,6 +25,10 @@ from watersmeet.state.recent import MatchedDistances, RecentRate
 FIRST = int(np.iinfo(np.int64).min)
 LAST = int(np.iinfo(np.int64).max)
 BEYOND = LAST + 1
+#: What is left, after a batch, of a number of tuples to keep that is larger than needed now.
+SHRINKING = 0.98
+#: Tuples with partners from which something can be learnt.
+ENOUGH = 200
 #: What has become durable in so many pieces is written anew as one.
 MOST_PIECES = 32
 
@@ -40,6 +44,10 @@ class Buffers(ABC):
         self.given = given
         self.arrays = arrays or HeapArrays()
         self.disorder = [Disorder(str(i), self.arrays) for i in range(len(given))]
+
+    def closed(self, j: int) -> int | None:
+        """The largest place that nothing to come of stream j is expected to reach down to."""
+        return self.disorder[j].closed(self.allowance(j))
 
     def observe(self, places: Sequence[Int64s]) -> list[Int64s]:
         """Take a batch of each stream up, in the order of arrival; how far behind its tuples came."""
@@ -62,12 +70,7 @@ class Buffers(ABC):
         return {"rule": self.name, "streams": [d.notes() for d in self.disorder]}
 
     def recall(self, notes: dict[str, Any]) -> None:
-        if notes["rule"] != self.name:
-            raise StateMismatchError(
-                f'the checkpoint was written with buffer="{notes["rule"]}", the join now has buffer="{self.name}"; '
-                "what one has measured the other does not know.",
-                hint=f'run with buffer="{notes["rule"]}", or start from a new checkpoint.',
-            )
+        check_same("buffer", notes["rule"], self.name)
         for d, note in zip(self.disorder, notes["streams"], strict=True):
             d.recall(note)
 
@@ -82,6 +85,16 @@ class Buffers(ABC):
         self.disorder[delta.stream].maxima.replay(delta.rows)
 
 
+def check_same(option: str, before: str, now: str) -> None:
+    """Refuse a state that was written with another option."""
+    if before != now:
+        raise StateMismatchError(
+            f'the checkpoint was written with {option}="{before}", the join now has {option}="{now}"; '
+            "what one has measured, or holds back, the other does not know.",
+            hint=f'run with {option}="{before}", or start from a new checkpoint.',
+        )
+
+
 def pieces(entries: Sequence[Entry], kind: str, i: int) -> int:
     """Segments in which something of stream i is durable."""
     return sum((e.kind, e.stream) == (kind, i) for e in entries)
@@ -94,7 +107,7 @@ class SoundBuffers(Buffers):
     """
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
-        closed = [d.closed(self.allowance(j)) for j, d in enumerate(self.disorder)]
+        closed = map(self.closed, range(len(ended)))
         above = [BEYOND if end else FIRST if c is None else c + 1 for c, end in zip(closed, ended, strict=True)]
         return [min(a for j, a in enumerate(above) if j != i) for i in range(len(above))]
 
@@ -116,9 +129,12 @@ class LearnedBuffers(SoundBuffers):
             learned.observe(b[m])
 
     def allowance(self, j: int) -> int:
-        most = super().allowance(j)
-        learned = self.matched[j]
-        return most if learned.seen * self.loss < 1 else min(most, learned.needed)
+        most, learned = super().allowance(j), self.matched[j]
+        if learned.seen < ENOUGH:
+            return most
+        # of so few that none may be lost, none has been as late as some will be
+        few = learned.seen * self.loss < 1
+        return min(most, learned.needed + few * learned.needed // 4)
 
     def notes(self) -> dict[str, Any]:
         return super().notes() | {"matched": [m.notes() for m in self.matched]}
@@ -140,6 +156,7 @@ class PaperBuffers(Buffers):
         super().__init__(name, given, arrays)
         self.tails = [SortedTail(str(i), self.arrays) for i in range(len(given))]
         self.rates = [RecentRate() for _ in given]
+        self.level = [0.0] * len(given)
         self.history: deque[list[int]] = deque(maxlen=256)  # tuples of each stream after the last batches
         self._fresh: list[list[Int64s]] = [[] for _ in given]
 
@@ -164,12 +181,17 @@ class PaperBuffers(Buffers):
             ahead = lag(self.tails[i], int(then[at, i]), self.tails[j], position)
             if ahead is None:
                 return None
-            most = max(most, self.allowance(i) + self._ratio(i, j) * self.allowance(j) + ahead)
+            most = max(most, self.allowance(i) + self.ratio(i, j) * self.allowance(j) + ahead)
         return most
 
-    def _ratio(self, i: int, j: int) -> float:
-        mine, theirs = self.rates[i].rate, self.rates[j].rate
+    def ratio(self, i: int, j: int) -> float:
+        """Tuples of i for one of j: at once as many as the last batch has, fewer when that has become usual."""
+        mine, theirs = self.rates[i].range[1], self.rates[j].range[0] or self.rates[j].rate
         return mine / theirs if theirs else self.disorder[i].count / max(1, self.disorder[j].count)
+
+    def smoothed(self, size: float, before: float) -> float:
+        """Grow at once, shrink slowly."""
+        return max(size, before * SHRINKING)
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
         return [self._floor(i, ended) for i in range(len(self.given))]
@@ -178,6 +200,8 @@ class PaperBuffers(Buffers):
         if all(end for j, end in enumerate(ended) if j != i):
             return BEYOND
         size = self.size(i, ended)
+        if size is not None:
+            self.level[i] = size = self.smoothed(size, self.level[i])
         place = None if size is None else self.tails[i].at(self.disorder[i].count - int(np.ceil(size)) + 1)
         return FIRST if place is None else place
 
@@ -185,12 +209,14 @@ class PaperBuffers(Buffers):
         return super().notes() | {
             "tails": [t.notes() for t in self.tails],
             "rates": [r.notes() for r in self.rates],
+            "level": list(self.level),
             "history": list(self.history),
         }
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
         self.history = deque(notes["history"], maxlen=self.history.maxlen)
+        self.level = list(notes["level"])
         for tail, rate, t, r in zip(self.tails, self.rates, notes["tails"], notes["rates"], strict=True):
             tail.recall(t)
             rate.recall(r)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
-from watersmeet.joins.buffers import BEYOND, FIRST, LAST, Buffers, LearnedBuffers, PaperBuffers, SoundBuffers
-from watersmeet.joins.general_lazy import RunningGeneralLazy
+from watersmeet.joins.buffers import Buffers, LearnedBuffers, PaperBuffers, SoundBuffers
+from watersmeet.joins.oblivious import STRATEGIES, Limits, RunningWOJoin
 from watersmeet.joins.orders import Order, check_streams, per_origin
-from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.keys import Int64s, Keys, is_word
-from watersmeet.state.log import Delta, Entry
-from watersmeet.state.order import Order as KeyOrder
-from watersmeet.state.segments import Segment
-from watersmeet.state.stream_state import Arrivals, StreamState
-from watersmeet.state.value_lists import ValueLists
+from watersmeet.state.keys import is_word
 
 #: Rules that say how much to keep.
 BUFFERS = ("sound", "learned", "eq7", "eq8")
@@ -50,6 +40,10 @@ class WOJoin:
     `buffer` says what to keep: "sound" is the above, and loses nothing if the factors are true. "learned" goes by the
     distances of tuples that match, but for a share `loss` of them. "eq7" (two streams) and "eq8" keep as many tuples,
     those with the largest keys, as the paper's equations say.
+    `strategy` saves memory, not results: "msf" holds tuples back until they can be sorted, so that results come in the
+    order of keys, and later; "dbf" puts tuples of a stream that leads on disk until the others have come near; "hybrid"
+    does both; "auto" takes of none, dbf and hybrid, batch by batch, the first that keeps to half the `memory`. What
+    does not fit `memory` bytes even so stops the query, or is `shed` (smallest keys first) and counted.
 
     References: Wu, Tan and Zhou, Window-oblivious join (2007).
     """
@@ -57,8 +51,11 @@ class WOJoin:
     query: JoinQuery
     buffer: str = "sound"
     scrambling: Sequence[int | None] | None = None
-    loss: float = 0.001
+    loss: float = 0.005
     order: Order | None = None
+    strategy: str = "none"
+    memory: int | None = None
+    shed: bool = False
 
     def __post_init__(self) -> None:
         check_streams(self.query)
@@ -78,9 +75,27 @@ class WOJoin:
         if not 0 < self.loss < 1:
             raise QueryError(
                 f"`loss` is {self.loss!r}; it is the share of tuples that may come further behind than provided for.",
-                hint="use a small number such as 0.001; the sound buffer provides for all.",
+                hint="use a small number such as 0.005; the sound buffer provides for all.",
             )
         self._check_scrambling()
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise QueryError(
+                f"`strategy` is {self.strategy!r}; tuples are held back by one of {', '.join(STRATEGIES)}.",
+                hint="`cost.window_oblivious.cheapest_strategy` says which one a budget needs.",
+            )
+        if self.memory is not None and (type(self.memory) is not int or self.memory < 1):
+            raise QueryError(
+                f"`memory` is {self.memory!r}; it is a number of bytes from 1 on, or None for no bound.",
+                hint="leave it out to keep whatever may still match.",
+            )
+        if self.strategy == "auto" and self.memory is None:
+            raise QueryError(
+                '`strategy` is "auto" and `memory` is not given; without a bound nothing has to be held back.',
+                hint='give memory=, or take strategy="none".',
+            )
 
     def _check_scrambling(self) -> None:
         given = self.scrambling
@@ -102,7 +117,8 @@ class WOJoin:
             buffers = LearnedBuffers(self.buffer, given, self.loss, arrays)
         else:
             buffers = PaperBuffers(self.buffer, given, arrays)
-        return RunningWOJoin(self.query, buffers, self.order, arrays)
+        limits = Limits(self.strategy, self.memory, self.shed)
+        return RunningWOJoin(self.query, buffers, self.order, arrays, limits)
 
 
 def _check_stream(stream: StreamSpec) -> None:
@@ -118,113 +134,3 @@ def _check_stream(stream: StreamSpec) -> None:
             "that ascends: a single column of numbers, timestamps or dates.",
             hint="join on a sequence number or an epoch, or give the streams windows.",
         )
-
-
-class PlacedState(StreamState[ValueLists]):
-    """The state of a stream in which the place of a key stands where others have the time: old is what is small."""
-
-    def __init__(self, spec: StreamSpec, lists: ValueLists) -> None:
-        super().__init__(spec, lists)
-        self.key_order = KeyOrder.of([spec.schema.field(spec.key[0]).type])
-
-    def places(self, keys: Keys) -> Int64s:
-        places: Int64s = self.key_order.of_keys(keys)
-        return places
-
-    def restore(self, segment: Segment, alive_from: int) -> None:
-        _, keys = self.read(segment.rows)
-        places = self.places(keys)
-        which = np.flatnonzero(places >= alive_from)
-        number = self.segments.add(segment, which.size)
-        self.lists.insert(which, places, keys, number)
-
-    def expire_before(self, time: int) -> int:
-        if time <= LAST:
-            return super().expire_before(time)
-        gone = self.lists.living()
-        self.lists.discard(gone, self.segments.left)
-        return int(gone.size)
-
-
-class RunningWOJoin(RunningGeneralLazy):
-    """The join at work: a general lazy one whose time is the key itself, whose windows are empty (all keys of a result
-    are equal), and whose progress is what the buffers say."""
-
-    own: list[PlacedState]  # type: ignore[assignment]  # made by `_state`
-
-    def __init__(self, query: JoinQuery, buffers: Buffers, order: Order | None, arrays: Arrays | None) -> None:
-        super().__init__(query, order, arrays=arrays)
-        self.buffers = buffers
-        self.floor = [FIRST] * len(query.streams)  # smaller places have been forgotten
-        self._came: list[Int64s] = []
-
-    def _state(self, spec: StreamSpec, lists: ValueLists) -> StreamState[ValueLists]:
-        return PlacedState(spec, lists)
-
-    # ------------------------------------------------------------ a batch
-
-    def _begin(self, batches: Sequence[Batch]) -> None:
-        self._came = []
-        super()._begin(batches)
-
-    def _admit(self, i: int, batch: Batch) -> Arrivals:
-        arrivals = super()._admit(i, batch)
-        arrivals.times = self.own[i].places(arrivals.keys)
-        self._came.append(np.sort(arrivals.which))
-        gone = max(f for j, f in enumerate(self.floor) if j != i)
-        self.counters.too_late += int(np.count_nonzero(arrivals.times[arrivals.which] < gone))
-        return arrivals
-
-    def _evaluate(self) -> Iterator[pa.Table]:
-        yield from super()._evaluate()
-        came = [a.times[which] for a, which in zip(self.arrivals, self._came, strict=True)]
-        behind = self.buffers.observe(came)
-        if isinstance(self.buffers, LearnedBuffers):
-            self.buffers.learn(behind, [self._matters(i) for i in range(len(self.own))])
-        ended = [p >= AFTER_ALL for p in self.progress]
-        self.floor = [max(old, new) for old, new in zip(self.floor, self.buffers.floors(ended), strict=True)]
-
-    def _matters(self, i: int) -> Any:
-        """Which of the batch's tuples have a partner in every other stream, or are below what those have kept."""
-        which, keys = self._came[i], self.arrivals[i].keys
-        others = [s for j, s in enumerate(self.own) if j != i]
-        found = np.logical_and.reduce([s.lists.nodes_of(which, keys) != kernel.NIL for s in others])
-        gone = max(f for j, f in enumerate(self.floor) if j != i)
-        return found | (self.arrivals[i].times[which] < gone)
-
-    # ------------------------------------------------------------ forgetting
-
-    def bound(self, i: int) -> int:
-        return self.floor[i]
-
-    def reach(self, i: int) -> int:
-        return 0
-
-    def _expire(self, i: int) -> Int64s:
-        if self.floor[i] < BEYOND:
-            return super()._expire(i)
-        lists = self.own[i].lists
-        nodes = np.unique(lists.lists.node[lists.living()]).astype(np.int64)
-        self.counters.invalidated += self.own[i].expire_before(BEYOND)
-        closed: Int64s = nodes[lists.lists.mark[nodes] == kernel.CLOSED]
-        return closed
-
-    # ------------------------------------------------------------ the durable form
-
-    def notes(self) -> dict[str, Any]:
-        return super().notes() | {"floor": list(self.floor), "buffers": self.buffers.notes()}
-
-    def recall(self, notes: dict[str, Any]) -> None:
-        super().recall(notes)
-        if "floor" in notes:
-            self.floor = list(notes["floor"])
-            self.buffers.recall(notes["buffers"])
-
-    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        return super().deltas(entries, rewritten=rewritten) + self.buffers.deltas(entries)
-
-    def replay(self, delta: Delta) -> None:
-        if delta.kind in ("maxima", "tail"):
-            self.buffers.replay(delta)
-        else:
-            super().replay(delta)

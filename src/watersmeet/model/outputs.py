@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Work of one batch on one shard. `stored`, `stale`, `open_groups` and `state_bytes` tell what is there after it,
-    all others count events of the batch."""
+    """Work of one batch on one shard. `stored`, `waiting`, `parked`, `stale`, `open_groups` and `state_bytes` tell
+    what is there after it, all others count events of the batch."""
 
     rows_in: int = 0
     late: int = 0
@@ -26,6 +26,9 @@ class Counters:
     announced: int = 0  # keys of which the output says that no result will come any more
     announced_ranges: int = 0
     stored: int = 0  # tuples in the state after the batch
+    waiting: int = 0  # tuples that are in memory and do not take part yet, for being sorted first
+    parked: int = 0  # ... and on disk, as the other streams lag
+    shed: int = 0  # tuples that were forgotten for want of memory, though something might have matched them
     stale: int = 0  # ... of them those that nothing can match any more
     groups: int = 0  # groups that came out
     open_groups: int = 0  # ... and those that are not final after the batch

@@ -81,12 +81,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Something durable beside the rows: what a batch added to it or, if `whole`, all there is of it now."""
+    """Something durable beside the rows: what a batch added to it or, if `whole`, all there is of it now.
+
+    `removed` are segments of earlier deltas that are not needed any more.
+    """
 
     kind: str
     stream: int
     rows: pa.RecordBatch
     whole: bool = False
+    removed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +279,9 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
         if delta.whole:
             rewritten = True
             removed += [e.id for e in known if (e.kind, e.stream) == (delta.kind, delta.stream)]
+        if delta.removed:
+            rewritten = True
+            removed += delta.removed
         writer.note(delta)
     gone = set(removed)
     for id in removed:

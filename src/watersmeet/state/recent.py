@@ -26,6 +26,12 @@ class RecentRate:
         self._rates.append(count / duration)
 
     @property
+    def range(self) -> tuple[float, float]:
+        """The rate of the last interval and the usual one, the smaller first: what is believed until it is usual."""
+        last = self._rates[-1] if self._rates else 0.0
+        return min(last, self.rate), max(last, self.rate)
+
+    @property
     def rate(self) -> float:
         """0 before anything is known, and for a stream that was silent more often than not."""
         return float(np.median(self._rates)) if self._rates else 0.0

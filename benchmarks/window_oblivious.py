@@ -1,0 +1,167 @@
+"""What window-oblivious joins keep and lose: every buffer on the streams of the paper's first query.
+
+Three streams of 20 ms mean gap and multiplicity 2, with scrambling factors of 1 to 500; the second one's rate dips to
+an eighth for 30 s at 10 s, the third one's grows eightfold for 10 s at 80 s. Each in 120 batches of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.joins.buffers import PaperBuffers
+from watersmeet.joins.oblivious import RunningWOJoin
+from watersmeet.joins.wo_join import WOJoin
+from watersmeet.model.batches import Batch
+from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import FOREVER, Unbounded
+from watersmeet.workload.arrivals import SECOND
+from watersmeet.workload.scrambled import Scrambled, cut, three_streams
+
+SECONDS = 120
+
+
+class BareEquation(PaperBuffers):
+    """Equation 8 to the letter: usual rates, the size of the moment. The operator is more careful than that."""
+
+    def ratio(self, i: int, j: int) -> float:
+        return self.rates[i].rate / max(self.rates[j].rate, 1e-9)
+
+    def smoothed(self, size: float, before: float) -> float:
+        return size
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run: results over possible results, tuples in memory (mean over the batches, all streams), rows too late."""
+
+    accuracy: float
+    kept: float
+    too_late: int
+
+
+def query(n: int) -> JoinQuery:
+    """n streams of `scrambled.SCHEMA` that meet on `epoch`; no tuple is late."""
+    streams = []
+    for i in range(n):
+        schema = pa.schema([(f"at_{i}", pa.int64()), ("epoch", pa.int64()), (f"reading_{i}", pa.float64())])
+        streams.append(StreamSpec(f"s{i}", schema, f"at_{i}", ("epoch",), Unbounded(), FOREVER))
+    return JoinQuery(tuple(streams))
+
+
+def possible(rows: Sequence[pa.RecordBatch]) -> int:
+    """Results of the join of all rows."""
+    counts = [np.bincount(r.column("epoch").to_numpy()) for r in rows]
+    least = min(c.size for c in counts)
+    return int(np.prod([c[:least] for c in counts], axis=0).sum())
+
+
+def run(join: WOJoin, rows: Sequence[pa.RecordBatch], seconds: float = SECONDS, batch: float = 1.0) -> Outcome:
+    return follow(join.start(), rows, seconds, batch)
+
+
+def follow(running: RunningWOJoin, rows: Sequence[pa.RecordBatch], seconds: float, batch: float) -> Outcome:
+    """Let a join run until all has arrived; what waits then is not among the results."""
+    results, kept, late = 0, [], 0
+    for step in cut(rows, seconds, batch):
+        batches = [
+            Batch.of(r.rename_columns(s.schema.names), s.time) for r, s in zip(step, running.query.streams, strict=True)
+        ]
+        for _ in running.step(batches):
+            pass
+        running.arrivals = []
+        results += running.counters.results
+        late += running.counters.too_late
+        kept.append(running.counters.stored + running.counters.waiting)
+    return Outcome(results / max(1, possible(rows)), float(np.mean(kept)), late)
+
+
+def optimum(rows: Sequence[pa.RecordBatch], seconds: float = SECONDS) -> float:
+    """Tuples that a first-in-first-out buffer of each stream must hold, by hindsight: for every second the most that a
+    result of it reaches back; the mean over the seconds, all streams."""
+    at = [r.column("at").to_numpy() for r in rows]
+    keys = [r.column("epoch").to_numpy() for r in rows]
+    top = 1 + max(int(k.max(initial=0)) for k in keys)
+    last = np.full((len(rows), top), -1, np.int64)  # when each key came last
+    for i, k in enumerate(keys):
+        np.maximum.at(last[i], k, at[i])
+    total = 0.0
+    for i, k in enumerate(keys):
+        others = np.delete(last, i, axis=0)
+        wanted = np.where((others >= 0).all(axis=0), others.max(axis=0), -1)[k]  # its last result, if it has one
+        back = np.searchsorted(at[i], wanted, side="right") - np.arange(k.size)
+        some = wanted > at[i]
+        most = np.ones(int(seconds) + 1)
+        np.maximum.at(most, np.minimum(wanted[some] // SECOND, int(seconds)), back[some])
+        total += float(most[:-1].mean())
+    return total
+
+
+def streams(seed: int, *, steady: bool = False) -> tuple[Scrambled, ...]:
+    """The three streams; steady ones neither dip nor burst."""
+    factors = np.random.default_rng((seed, 1)).integers(1, 501, 3).tolist()
+    made = three_streams(factors)
+    return tuple(replace(s, swings=()) for s in made) if steady else made
+
+
+def compare(seeds: Sequence[int], *, steady: bool = False) -> dict[str, list[Outcome]]:
+    """Every buffer, with factors known and measured; and the optimum, as a run that loses nothing."""
+    out: dict[str, list[Outcome]] = {}
+    for seed in seeds:
+        made = streams(seed, steady=steady)
+        rows = [s.rows(SECONDS, seed=seed, stream=i) for i, s in enumerate(made)]
+        known = tuple(s.scrambling for s in made)
+        for name, options in {
+            "sound, known": {"scrambling": known},
+            "sound, measured": {},
+            "learned": {"buffer": "learned"},
+            "equation 8, known": {"buffer": "eq8", "scrambling": known},
+            "equation 8, measured": {"buffer": "eq8"},
+        }.items():
+            out.setdefault(name, []).append(run(WOJoin(query(3), **options), rows))
+        bare = RunningWOJoin(query(3), BareEquation("eq8", known))
+        out.setdefault("equation 8, known, to the letter", []).append(follow(bare, rows, SECONDS, 1.0))
+        out.setdefault("optimum", []).append(Outcome(1.0, optimum(rows), 0))
+    return out
+
+
+def strategies(seeds: Sequence[int]) -> dict[str, list[Outcome]]:
+    """The sound buffer, factors known, with tuples held back in every way."""
+    out: dict[str, list[Outcome]] = {}
+    for seed in seeds:
+        made = streams(seed)
+        rows = [s.rows(SECONDS, seed=seed, stream=i) for i, s in enumerate(made)]
+        for strategy in ("none", "msf", "dbf", "hybrid"):
+            join = WOJoin(query(3), scrambling=tuple(s.scrambling for s in made), strategy=strategy)
+            out.setdefault(strategy, []).append(run(join, rows))
+        out.setdefault("optimum", []).append(Outcome(1.0, optimum(rows), 0))
+    return out
+
+
+def table(found: dict[str, list[Outcome]]) -> str:
+    best = float(np.mean([o.kept for o in found["optimum"]]))
+    lines = [
+        "| buffer | accuracy, median | least | tuples in memory | of the optimum | too late |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, runs in found.items():
+        accuracy = [o.accuracy for o in runs]
+        middle, least = np.median(accuracy), min(accuracy)
+        kept = float(np.mean([o.kept for o in runs]))
+        late = float(np.mean([o.too_late for o in runs]))
+        lines.append(f"| {name} | {middle:.4f} | {least:.4f} | {kept:.0f} | {kept / best:.2f} | {late:.1f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--steady", action="store_true", help="without dip and burst")
+    parser.add_argument("--strategies", action="store_true", help="ways to hold tuples back, in place of buffers")
+    asked = parser.parse_args()
+    seeds = range(asked.seeds)
+    print(table(strategies(seeds) if asked.strategies else compare(seeds, steady=asked.steady)))

@@ -1,0 +1,200 @@
+"""Holding tuples back saves memory, never results: sorting first, parking on disk, both; and what if nothing fits."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.window_oblivious import possible, query
+from tests.joins.test_wo_join import ascending, batch, cuts, factor, held, whole_join
+from tests.oracle import bag, rows_of
+from watersmeet.errors import MemoryLimitError, QueryError, StateMismatchError
+from watersmeet.joins import holding
+from watersmeet.joins.oblivious import STRATEGIES, RunningWOJoin
+from watersmeet.joins.wo_join import WOJoin
+from watersmeet.model.batches import Batch
+from watersmeet.state import cache, log
+from watersmeet.state.arrays import MappedArrays
+from watersmeet.workload.scrambled import Scrambled, cut
+
+HOLDING = [s for s in STRATEGIES if s != "none"]
+
+
+def budget(strategy: str) -> int | None:
+    """Little enough for `auto` to have something to do."""
+    return 24_000 if strategy == "auto" else None
+
+
+def steps_of(data: st.DataObject, n: int) -> tuple[list[list[int]], list[list[Batch]]]:
+    """Streams, and their batches; with the last one they end."""
+    streams = [data.draw(ascending()) for _ in range(n)]
+    out, at = [], [0] * n
+    for keys in data.draw(cuts(streams)):
+        out.append([batch(i, some, first=at[i]) for i, some in enumerate(keys)])
+        at = [a + len(some) for a, some in zip(at, keys, strict=True)]
+    return streams, [*out, [batch(i, [], ended=True) for i in range(n)]]
+
+
+def step(join: RunningWOJoin, batches: list[Batch]) -> list[tuple[object, ...]]:
+    rows = [row for table in join.step(batches) for row in rows_of(table)]
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(2, 3), st.sampled_from(HOLDING))
+def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strategy: str) -> None:
+    streams, batches = steps_of(data, n)
+    factors = [factor(keys) for keys in streams]
+    plain, join = (
+        WOJoin(query(n), scrambling=factors, strategy=s, memory=memory, shed=False).start()
+        for s, memory in (("none", None), (strategy, budget(strategy)))
+    )
+    found, last = [], -1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 8192])))
+        for news in batches:
+            one, other = step(plain, news), step(join, news)
+            plain.arrivals = join.arrivals = []
+            if strategy == "dbf":  # not even later
+                assert bag(other) == bag(one)
+                assert join.counters.stored <= plain.counters.stored
+            elif other and strategy != "auto":  # in order, batch by batch
+                assert min(row[0] for row in other) > last
+                last = max(row[0] for row in other)
+            assert join.counters.waiting == 0 or strategy != "dbf"
+            assert join.counters.parked == 0 or strategy != "msf"
+            found += other
+    assert bag(found) == bag(whole_join(streams))
+    assert [len(s) for s in join.own] == [0] * n
+    assert (join.counters.waiting, join.counters.parked) == (0, 0)
+
+
+def test_a_leader_waits_on_disk() -> None:
+    join = WOJoin(query(2), scrambling=(0, 0), strategy="dbf").start()
+    assert step(join, [batch(0, list(range(100))), batch(1, [0, 1])])
+    assert (held(join, 0), join.counters.parked) == ([], 98)
+    assert len(step(join, [batch(0, [], first=100), batch(1, list(range(2, 40)), first=2)])) == 38
+    assert join.counters.parked == 0  # they were put aside as one piece
+    assert held(join, 0) == list(range(40, 100))
+
+
+def test_sorted_first_means_waiting_for_as_many_as_may_be_ahead() -> None:
+    join = WOJoin(query(2), scrambling=(2, 2), strategy="msf").start()
+    assert step(join, [batch(0, [1, 3, 2]), batch(1, [1, 2, 3])]) == [(1, 0, 0.0, 0, 0.0)]
+    assert join.counters.waiting == 4
+    more = step(join, [batch(0, [4, 6, 5], first=3), batch(1, [4, 5, 6], first=3)])
+    assert [row[0] for row in more] == [2, 3, 4]
+
+
+def test_hybrid_keeps_least_in_memory() -> None:
+    """A stream that leads by hundreds of tuples, and streams out of order."""
+    made = [Scrambled(60), Scrambled(60, lag=800)]
+    rows = [s.rows(60, seed=3, stream=i) for i, s in enumerate(made)]
+    most, results = {}, {}
+    for strategy in STRATEGIES[:-1]:
+        join = WOJoin(query(2), scrambling=(60, 60), strategy=strategy).start()
+        in_memory, results[strategy] = [], 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(holding, "PIECE", 32)
+            for parts in cut(rows, 60, 1.0):
+                news = [
+                    Batch.of(r.rename_columns(s.schema.names), s.time)
+                    for r, s in zip(parts, join.query.streams, strict=True)
+                ]
+                results[strategy] += len(step(join, news))
+                in_memory.append(join.counters.stored + join.counters.waiting)
+            results[strategy] += len(step(join, [batch(i, [], ended=True) for i in range(2)]))
+        most[strategy] = max(in_memory)
+    assert set(results.values()) == {possible(rows)}
+    assert most["hybrid"] <= most["dbf"] < 0.5 * most["msf"]
+    assert most["dbf"] < 0.5 * most["none"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(HOLDING), st.booleans())
+def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: bool) -> None:
+    """From the log, or from the working state that another process left."""
+    streams, batches = steps_of(data, 3)
+    definition = WOJoin(
+        query(3), scrambling=[factor(keys) for keys in streams], strategy=strategy, memory=budget(strategy)
+    )
+    straight = definition.start()
+    store, header = log.MemoryStore(), log.begin(query(3))
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 8192])))
+        join = definition.start(MappedArrays(Path(name)) if mapped else None)
+        for news in batches:
+            assert bag(step(straight, news)) == bag(step(join, news))
+            straight.arrivals = []
+            header = log.commit(join, header, store)
+            assert set(store.segments) == {e.id for e in header.segments}
+            assert straight.floor == join.floor
+            assert [held(straight, i) for i in range(3)] == [held(join, i) for i in range(3)]
+            assert straight.counters.parked == join.counters.parked
+            assert straight.counters.waiting == join.counters.waiting
+            if mapped and data.draw(st.booleans(), label="next process"):
+                cache.save(join, Path(name))
+                join = definition.start(MappedArrays(Path(name)))
+                assert cache.load(join, Path(name))
+            elif not mapped and data.draw(st.booleans(), label="restart"):
+                join = definition.start()
+                log.rebuild(join, header, store)
+
+
+def test_what_does_not_fit_is_an_error_or_shed_and_counted() -> None:
+    keys = list(range(2000))
+    strict = WOJoin(query(2), scrambling=(5, 5), memory=20_000).start()
+    with pytest.raises(
+        MemoryLimitError, match=r"(?s)`memory` is 20000 bytes .*2000 tuples of s0.*Hint: give more memory"
+    ):
+        step(strict, [batch(0, keys), batch(1, [])])
+    parking = WOJoin(query(2), scrambling=(5, 5), memory=20_000, strategy="dbf").start()
+    step(parking, [batch(0, keys), batch(1, [])])
+    assert parking.counters.parked == 2000
+    shedding = WOJoin(query(2), scrambling=(5, 5), memory=20_000, shed=True).start()
+    step(shedding, [batch(0, keys), batch(1, [])])
+    left = held(shedding, 0)
+    assert shedding.counters.shed == 2000 - len(left) > 0
+    assert left == keys[-len(left) :]  # the smallest go first
+    assert sum(s.bytes for s in shedding.own) <= 20_000
+    shedding.arrivals = []
+    assert len(step(shedding, [batch(0, []), batch(1, keys[-10:])])) == 10
+    step(shedding, [batch(0, []), batch(1, [3], first=10)])
+    assert shedding.counters.too_late == 1
+
+
+def test_auto_does_as_little_as_it_may() -> None:
+    """A leader grows: first nothing is held back, then it is parked; when the other has caught up, nothing again."""
+    join = WOJoin(query(2), scrambling=(0, 0), strategy="auto", memory=200_000).start()
+    chosen, results = [], 0
+    for n in range(20):
+        results += len(step(join, [batch(0, list(range(n * 100, n * 100 + 100)), first=n * 100), batch(1, [])]))
+        join.arrivals = []
+        chosen.append(join.strategy)
+    results += len(step(join, [batch(0, []), batch(1, list(range(2000)))]))
+    join.arrivals = []
+    for _ in range(3):
+        step(join, [batch(0, []), batch(1, [])])
+        join.arrivals = []
+        chosen.append(join.strategy)
+    assert results == 2000
+    assert chosen[0] == chosen[-1] == "none"
+    assert "dbf" in chosen
+
+
+def test_errors() -> None:
+    with pytest.raises(QueryError, match=r"(?s)`strategy` is \"auto\" and `memory` is not given; .*Hint: give memory="):
+        WOJoin(query(2), strategy="auto")
+    with pytest.raises(QueryError, match=r"(?s)`strategy` is 'swap'; .*none, msf, dbf, hybrid, auto.*Hint"):
+        WOJoin(query(2), strategy="swap")
+    with pytest.raises(QueryError, match=r"(?s)`memory` is 0; it is a number of bytes.*Hint: leave it out"):
+        WOJoin(query(2), memory=0)
+    store, join = log.MemoryStore(), WOJoin(query(2), strategy="msf").start()
+    step(join, [batch(0, [1]), batch(1, [1])])
+    header = log.commit(join, log.begin(query(2)), store)
+    with pytest.raises(StateMismatchError, match=r'(?s)written with strategy="msf".*Hint: run with strategy="msf"'):
+        log.rebuild(WOJoin(query(2)).start(), header, store)
