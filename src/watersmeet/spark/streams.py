@@ -82,16 +82,15 @@ class Stream:
     @property
     def given_window(self) -> Window | None:
         """The window that the stream was given, if it was."""
-        return None if self.length is None else TimeWindow(self.length)
+        if self.window is None or isinstance(self.window, RowsWindow):
+            return self.window
+        return TimeWindow(self.window)
 
     def with_window(self, window: Window | None) -> Stream:
         """The same stream with another window, or none."""
-        if isinstance(window, RowsWindow):
-            raise WindowError(
-                f"stream `{self.name}` has a window of {window.rows} rows; Spark's streams have windows of time only.",
-                hint="give it a duration, e.g. [RANGE 10 MINUTES].",
-            )
-        return replace(self, length=window.length if isinstance(window, TimeWindow) else None)
+        if window is None or isinstance(window, RowsWindow):
+            return replace(self, window=window)
+        return replace(self, window=window.length if isinstance(window, TimeWindow) else None)
 
     def with_df(self, df: DataFrame) -> Stream:
         return replace(self, df=df)
