@@ -54,7 +54,7 @@ def test_a_restart_between_all_batches_changes_nothing(how: str, data: st.DataOb
             comparison.check_state(join, i)
 
 
-@pytest.mark.parametrize("operator", [o for o in OPERATORS if o.name != "pjoin"], ids=str)
+@pytest.mark.parametrize("operator", [o for o in OPERATORS if o.name not in ("pjoin", "wo_join")], ids=str)
 @few
 @given(script=scripts(st.just("int64"), st.just("inner"), promising=False), where=st.sampled_from(sorted(WHERE)))
 def test_every_operator_asks_the_predicate(operator: Operator, script: Script, where: str) -> None:

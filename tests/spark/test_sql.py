@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.feeds import Feed, run
-from watersmeet.errors import QueryError, WindowError
+from watersmeet.errors import QueryError
 from watersmeet.query.batch import batch_sql
 from watersmeet.query.reader import read
 from watersmeet.spark.streams import Stream
@@ -134,13 +134,19 @@ def test_with_a_slide_results_come_later_and_are_the_same(house: House, tmp_path
     assert got <= house.answer(query)
 
 
+def test_windows_of_rows(house: House) -> None:
+    query = """SELECT item_id, price FROM auction [PARTITION BY item_id ROWS 1] A, bid [PARTITION BY item ROWS 2] B
+               WHERE item_id = item AND price > 0"""
+    want = house.answer(query)
+    assert want
+    assert bag(wm.sql(query, **house.streams(static=True)).df.toArrow()) == want
+
+
 def test_what_is_refused(house: House) -> None:
     streams = house.streams(static=True)
     query = "SELECT item_id FROM auction {} A, bid B WHERE item_id = item"
     with pytest.raises(QueryError, match=r"stream `A` has the window \[AUTO\]; joins without windows are not run yet"):
         wm.sql(query.format("[AUTO]"), **streams)
-    with pytest.raises(WindowError, match="stream `A` has a window of 5 rows"):
-        wm.sql(query.format("[ROWS 5]"), **streams)
     with pytest.raises(QueryError, match="`bid` is a DataFrame; a query is over streams"):
         wm.sql(query.format(""), auction=streams["auction"], bid=streams["bid"].df)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="`group_by` of a query in SQL"):
