@@ -202,8 +202,6 @@ def _batches(axes: Axes, cases: dict[str, CaseResults]) -> None:
                 labels.append(f"{name.removesuffix('-streams')}: {contender}")
                 height += 1
     axes.set_yticks(range(height), labels)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_title("seconds a steady batch", loc="left", fontweight="bold")
 
 
