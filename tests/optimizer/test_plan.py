@@ -20,6 +20,7 @@ from watersmeet.errors import QueryError
 from watersmeet.joins import JOINS
 from watersmeet.model.punctuations import Clustered, Unique
 from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import RowsWindow
 from watersmeet.optimizer.plan import Plan
 from watersmeet.optimizer.planner import RULES, make_plan
 from watersmeet.state.statistics import SECOND, StreamStatistics
@@ -266,6 +267,24 @@ def test_measured_figures() -> None:
     assert (b.rate, b.window_tuples) == (0, 0)
     assert p.elapsed == pytest.approx(40, rel=0.01)
     assert make_plan(q, p).algorithm in JOINS
+
+
+def test_a_window_of_rows_holds_no_more_than_those() -> None:
+    q = query(10, 10)
+    a, b = q.streams
+    q = JoinQuery((replace(a, window=RowsWindow(100)), replace(b, window=RowsWindow(3, per_key=True))))
+    streams = [StreamStatistics(s.window.reach) for s in q.streams]
+    times = np.arange(0, 40 * SECOND, SECOND // 50)
+    for one in streams:
+        one.observe(times, times // SECOND % 7, np.arange(times.size), 24 * times.size)
+    whole, per_key = measured(q, streams).streams
+    assert whole.window_tuples == 100
+    assert per_key.window_tuples == pytest.approx(3 * 7, rel=0.1)
+    one = assumed(q).streams[0]
+    assert (one.window_tuples, one.distinct) == (100, 100)
+    short = [StreamStatistics(s.window.reach) for s in q.streams]
+    short[0].observe(times, times, np.arange(5), 100)
+    assert measured(q, short).streams[0].window_tuples == 5
 
 
 def test_nothing_measured_at_all_has_no_end() -> None:

@@ -228,11 +228,11 @@ def test_columns_that_python_never_sees_are_refused(spark: SparkSession, a: wm.S
     )
 
 
-def test_what_is_joined_is_two_streams(a: wm.Stream, b: wm.Stream, bids: DataFrame) -> None:
+def test_what_is_joined_is_two_to_eight_streams(a: wm.Stream, b: wm.Stream, bids: DataFrame) -> None:
     assert refusal(QueryError, lambda: wm.join(a, on="item_id")).startswith("`join` takes two to 8 streams; 1 given.")
-    c = wm.stream(bids, time="bid_at", window="1 hour", name="more")
-    assert refusal(QueryError, lambda: wm.join(a, b, c, on="item_id")) == (
-        "`join` takes two streams; 3 given.\nHint: join the others in a further join."
+    assert refusal(QueryError, lambda: wm.join(*[a, b] * 5, on="item_id")) == (
+        "`join` takes two to 8 streams; 10 given.\n"
+        "Hint: join some first, and the result with the others: wm.join(…).as_stream(…)."
     )
     assert refusal(QueryError, lambda: wm.join(a, bids, on="item_id")) == (  # type: ignore[arg-type]
         '`join` takes streams; got DataFrame.\nHint: wrap it: wm.stream(df, time="…", window="…").'

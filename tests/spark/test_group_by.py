@@ -261,7 +261,7 @@ def test_groups_go_to_a_sink_and_all_come_when_one_stream_has_ended(spark: Spark
     came = [row for rows in batches for row in rows]
     assert {row[0]: row[1:] for row in came} == lots.answer("inner")
     assert len(came) == len(lots.answer("inner"))
-    open_groups = [p.observedMetrics["watersmeet"]["open_groups"] for p in query.recentProgress]
+    open_groups = [wm.counters(p)["open_groups"] for p in query.recentProgress]
     assert open_groups[-1] == 0, "b has ended, and its rows have left their window"
     assert open_groups[2] > 0
     spoken = spark.read.parquet(str(said)).select("row").distinct().collect()

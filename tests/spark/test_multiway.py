@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import watersmeet as wm
 from tests.spark.feeds import Feed, Told, failure, forget_working_states, run
 from watersmeet.errors import QueryError, WindowError
+from watersmeet.kernels.warm_up import SEVERAL
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -249,6 +250,33 @@ def test_explain_tells_of_orders(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"how": "left"},
+        {"algorithm": "nested_loop"},
+        {"algorithm": "hash", "buckets": 10},
+        {"algorithm": "eager"},
+        {"algorithm": "naive_multiway", "order": ["d", "a"]},
+        {"algorithm": "lazy", "every": "5 seconds", "expiration": "1 minute"},
+        {"algorithm": "hybrid", "index": ["d"]},
+        {"max_matches_per_row": 3},
+    ],
+)
+def test_every_plan_can_be_told_and_drawn(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
+    feeds = Feeds(spark, tmp_path, {"a": ("x",), "d": ("y",)})
+    explained = attributes(feeds, "ad", "a.x = d.y", static=False, **options).explain()
+    facts = explained.to_dict()
+    taken = {"how": "pwjoin", "buckets": "windowed_hash", "max_matches_per_row": "general_lazy"}
+    wanted = next((taken[o] for o in taken if o in options), options.get("algorithm", "hash"))
+    assert facts["algorithm"] == wanted
+    assert ("order" in facts) == (wanted in SEVERAL)
+    assert str(explained).startswith(f"{wanted} (")
+    drawn = "".join(ET.fromstring(explained.to_svg()).itertext())
+    assert all(word in drawn for word in (wanted, "kept", "2 shards"))
+
+
+@pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
         (lambda s: wm.join(s("a"), on="x"), QueryError, "`join` takes two to 8 streams; 1 given."),
@@ -291,3 +319,28 @@ def test_refusals(
 
     with pytest.raises(kind, match=text):
         call(stream)
+
+
+def test_the_output_of_a_join_is_one_of_several_streams(spark: SparkSession, tmp_path: Path) -> None:
+    """(a, b) within windows of 9 and 14 s, then with c and d at once."""
+    feeds = Feeds(spark, tmp_path, dict.fromkeys("abcd", ("k",)))
+    for batch in range(4):
+        feeds.add(batch, 8)
+
+    def joined(*, static: bool) -> wm.Joined:
+        def stream(n: str, seconds: int) -> Stream:
+            df = feeds.frame(n, static=static)
+            return wm.stream(df, time=f"{n}_ts", window=f"{seconds} seconds", delay="9 seconds", name=n)
+
+        pair = wm.join(stream("a", 9), stream("b", 14), on="k").as_stream("ab", window="7 seconds")
+        return wm.join(pair, stream("c", 8), stream("d", 12), on="k")
+
+    pairs = windowed("ab", {"a": 9, "b": 14}, "a.k = b.k").replace("a_n,", "a.k, greatest(a_ts, b_ts) AS t, a_n,")
+    now = "greatest(t, c_ts, d_ts)"
+    want = feeds.duckdb(f"""SELECT a_n, b_n, c_n, d_n FROM ({pairs}) p, c, d WHERE p.k = c.k AND c.k = d.k
+        AND t >= {now} - {7 * SECOND} AND c_ts >= {now} - {8 * SECOND} AND d_ts >= {now} - {12 * SECOND}""")
+    assert len(want) > 30
+    assert numbers(joined(static=True).df.toArrow(), "abcd") == want
+    told = run(joined(static=False).tagged, tmp_path / "checkpoint")
+    assert numbers(told, "abcd") == want
+    assert all(shard["order"][0][0] == "ab" for m in told.metrics for shard in m["shards"])

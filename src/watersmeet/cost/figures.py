@@ -22,7 +22,7 @@ LIST_BYTES, VALUE_BYTES = 58, 32
 
 def assumed(query: JoinQuery, interval: float = 1.0) -> Parameters:
     """Parameters of a query of which nothing has been measured: all streams alike but for windows and widths."""
-    return Parameters(tuple(_assumed(s) for s in query.streams), interval=interval)
+    return Parameters(tuple(_counted(s, _assumed(s)) for s in query.streams), interval=interval)
 
 
 def measured(query: JoinQuery, streams: Sequence[StreamStatistics], interval: float = 1.0) -> Parameters:
@@ -60,7 +60,7 @@ def _counted(spec: StreamSpec, s: Statistics) -> Statistics:
     if not isinstance(spec.window, RowsWindow):
         return s
     most = spec.window.rows * (s.distinct if spec.window.per_key else 1.0)
-    tuples = min(s.window_tuples, most)
+    tuples = most if s.tuples is None else min(s.tuples, most)
     return replace(s, tuples=tuples, distinct=max(min(s.distinct, tuples), 1.0))
 
 
