@@ -192,8 +192,8 @@ class _Reader:
             for name in join.args.get("using") or ():
                 sides = []
                 for one in (inputs[0], inputs[n]):
-                    column = exp.column(name.copy(), table=exp.to_identifier(one.name))
-                    sides.append(qualified(self.names.column(column), name))
+                    column, _ = self.names.column([exp.to_identifier(one.name), name])
+                    sides.append(qualified(column, name))
                 yield exp.EQ(this=sides[0], expression=sides[1])
 
     def _partitions(self, tables: Sequence[exp.Expr], equal: Sequence[Sequence[Column]]) -> None:
@@ -203,7 +203,7 @@ class _Reader:
             if bracket is None or not bracket.partition:
                 continue
             own = Names(self.text, [one], case_sensitive=self.case_sensitive)
-            by = {own.column(c).name for c in bracket.partition if isinstance(c, exp.Column)}
+            by = {own.column([c.this])[0].name for c in bracket.partition if isinstance(c, exp.Column)}
             keys = {column.name for c in equal for column in c if column.stream == one.name}
             if by != keys:
                 named, on = (", ".join(sorted(names)) for names in (by, keys))
