@@ -45,6 +45,12 @@ SELECT rank() OVER (ORDER BY price) AS r FROM auction A, bid B WHERE A.item_id =
 RSTREAM(SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id)
 ISTREAM(SELECT seller FROM auction A LEFT JOIN bid B USING (item_id))
 INSERT INTO x SELECT 1
+SELECT seller FROM auction TABLESAMPLE (5 ROWS) A, bid B WHERE A.item_id = B.item_id
+SELECT seller FROM auction A (x, y), bid B WHERE A.item_id = B.item_id
+SELECT seller, count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY ROLLUP (seller)
+SELECT seller, count(*) FILTER (WHERE price > 1) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller
+SELECT seller, first(price) IGNORE NULLS FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller
+SELECT /*+ BROADCAST(A) */ seller FROM auction A, bid B WHERE A.item_id = B.item_id
 SELECT * FROM auction [RANGE 5 MONTHS] A JOIN bid B USING (item_id)
 SELECT * FROM auction [RANGE 5 MINUTES SLIDE] A JOIN bid B USING (item_id)
 SELECT * FROM auction [RANGE 5 MINUTES SLIDE 1 MINUTE] A JOIN bid [RANGE 5 MINUTES SLIDE 2 MINUTES] B USING (item_id)

@@ -133,6 +133,14 @@ def test_star_has_equal_columns_once_and_says_whose_the_others_are() -> None:
     assert [name for name, _ in query.outputs] == ["epoch", "val", "other"]
 
 
+def test_fields_of_structs_and_a_column_called_as_its_stream() -> None:
+    streams = {"a": ["k", "a", "at"], "b": ["k", "place", "bt"]}
+    text = "SELECT a, place.town AS town, b.place.x.y AS y FROM a, b WHERE a.k = b.k AND b.place.x.y > 1"
+    found = lower(text, read(text, streams), {"a": Known("at"), "b": Known("bt")})
+    assert [spelled(e) for _, e in found.outputs] == ["a", "place.town", "place.x.y"]
+    assert spelled(found.sides[1].where) == "place.x.y > 1"
+
+
 def test_three_streams_without_a_common_key() -> None:
     streams = {"a": ["x", "at"], "b": ["x", "y", "bt"], "c": ["y", "ct"]}
     text = "SELECT a.x, c.y FROM a, b, c WHERE a.x = b.x AND b.y = c.y"

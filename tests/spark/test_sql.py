@@ -142,6 +142,43 @@ def test_windows_of_rows(house: House) -> None:
     assert bag(wm.sql(query, **house.streams(static=True)).df.toArrow()) == want
 
 
+def test_any_expression_of_spark(spark: SparkSession) -> None:
+    """Written again by sqlglot, an expression means what it meant."""
+    told = [
+        r"'it\'s \\ so' AS quoted",
+        "transform(xs, x -> x + v) AS mapped",
+        "place.town AS town",
+        "B.place.town IS NOT DISTINCT FROM 'b1' AS same",
+        "date_add(date '2024-02-28', 2) AS day",
+        "B.at + INTERVAL 5 MINUTES AS later",
+        "CAST(v AS DECIMAL(10, 3)) / 3 AS third",
+        "v DIV 2 + v % 2 AS parts",
+        "regexp_extract(place.town, '([a-z])(\\\\d)', 2) AS digit",
+        "CASE WHEN v > 1 THEN 'more' WHEN v <=> NULL THEN 'none' END AS size",
+        "filter(xs, x -> x > 1)[0] AS first_big",
+        "named_struct('a', v, 'b', xs) AS both",
+        "date_format(B.at, 'yyyy-MM-dd HH:mm') AS minute",
+        "3L + v AS number",
+        "map('k', v)['k'] AS looked_up",
+        "try_divide(v, 0) AS nothing",
+    ]
+    a = spark.sql("SELECT id AS k, timestamp_seconds(id) AS at FROM range(3)")
+    b = a.selectExpr("*", "k AS v", "array(k, 2) AS xs", "named_struct('town', 'b' || k) AS place")
+    streams = {"a": wm.stream(a, time="at", window="1 second"), "b": wm.stream(b, time="at", window="1 second")}
+    found = wm.sql(f"SELECT {', '.join(told)} FROM a, b B WHERE a.k = B.k", **streams).df
+    want = b.alias("B").selectExpr(*told)
+    assert found.schema.simpleString() == want.schema.simpleString()
+    assert sorted(map(str, found.collect())) == sorted(map(str, want.collect()))
+
+
+def test_a_stream_meets_itself(spark: SparkSession) -> None:
+    rows = [(n % 3, n * SECOND, n) for n in range(12)]
+    df = spark.createDataFrame(rows, "k long, us long, n long").selectExpr("k", "timestamp_micros(us) AS at", "n")
+    query = "SELECT X.n AS x, Y.n AS y FROM s [RANGE 3 SECONDS] X, s [RANGE 3 SECONDS] Y WHERE X.k = Y.k AND X.n < Y.n"
+    found = wm.sql(query, s=wm.stream(df, time="at")).df.collect()
+    assert sorted(map(tuple, found)) == [(n, n + 3) for n in range(9)]
+
+
 def test_what_is_refused(house: House) -> None:
     streams = house.streams(static=True)
     query = "SELECT item_id FROM auction {} A, bid B WHERE item_id = item"

@@ -244,7 +244,8 @@ class _Lowering:
         kind, of = _KINDS.get(type(node)), node.this
         hint = "known are count, count(DISTINCT …), sum, min, max, avg, first, last and collect_list."
         if kind is None or isinstance(node.parent, exp.Filter | exp.IgnoreNulls):
-            raise self._error(node, f"{node.sql(CQL)} is no aggregate that groups of a join have.", hint)
+            whole = node.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node
+            raise self._error(node, f"{whole.sql(CQL)} is no aggregate that groups of a join have.", hint)
         if isinstance(of, exp.Distinct):
             if kind != "count" or len(of.expressions) != 1:
                 raise self._error(node, "DISTINCT is known of count, over one column.", hint)

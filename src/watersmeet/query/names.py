@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
-from watersmeet.errors import ColumnError
+from watersmeet.errors import ColumnError, QueryError
 from watersmeet.query.pointing import error, place_of
 from watersmeet.query.queries import Column, Input
 
@@ -35,34 +35,26 @@ class Names:
             near(name.name, known, "the query has"),
         )
 
-    def column(self, node: exp.Column) -> Column:
-        """The column that a name means."""
-        if node.args.get("db") or not isinstance(node.this, exp.Identifier):
-            raise error(self.text, place_of(node), "this is no column of a stream.", "write stream.column, or column.")
-        if node.table:
-            one = self.input(node.args["table"])
-            found = self._in(one, node.name)
-            if found is None:
-                said = f"stream `{one.name}` has no column `{node.name}`."
-                raise error(
-                    self.text, place_of(node.this), said, near(node.name, one.columns, "it has"), kind=ColumnError
-                )
-            return Column(one.name, found)
-        owners = [Column(one.name, name) for one in self.inputs if (name := self._in(one, node.name)) is not None]
+    def column(self, parts: Sequence[exp.Identifier]) -> tuple[Column, Sequence[exp.Identifier]]:
+        """The column that a name begins with (stream.column, or what one stream alone has), and fields within it."""
+        first = parts[0]
+        owners = [Column(one.name, found) for one in self.inputs if (found := self._in(one, first.name)) is not None]
+        if len(parts) > 1 and (not owners or any(self.same(one.name, first.name) for one in self.inputs)):
+            one = self.input(first)
+            known = self._in(one, parts[1].name)
+            if known is None:
+                said = f"stream `{one.name}` has no column `{parts[1].name}`."
+                raise self._error(parts[1], said, near(parts[1].name, one.columns, "it has"))
+            return Column(one.name, known), parts[2:]
         if not owners:
             every = list(dict.fromkeys(name for one in self.inputs for name in one.columns))
-            said = f"no stream of the query has a column `{node.name}`."
-            raise error(self.text, place_of(node), said, near(node.name, every, "they have"), kind=ColumnError)
+            said = f"no stream of the query has a column `{first.name}`."
+            raise self._error(first, said, near(first.name, every, "they have"))
         if len(owners) > 1:
             streams = " and ".join(f"`{c.stream}`" for c in owners)
-            raise error(
-                self.text,
-                place_of(node),
-                f"column `{node.name}` stands in {streams}.",
-                f"say which: {owners[0].stream}.{owners[0].name}.",
-                kind=ColumnError,
-            )
-        return owners[0]
+            hint = f"say which: {owners[0].stream}.{owners[0].name}."
+            raise self._error(first, f"column `{first.name}` stands in {streams}.", hint)
+        return owners[0], parts[1:]
 
     def resolved(self, expression: exp.Expr, aliases: Mapping[str, exp.Expr] | None = None) -> exp.Expr:
         """The expression with each column under its stream's name; `aliases` are outputs that may be meant instead."""
@@ -76,9 +68,14 @@ class Names:
                 for name, meant in aliases.items():
                     if self.same(name, node.name):
                         return meant.copy()
-            return qualified(self.column(node), node)
+            column, fields = self.column([part for part in node.parts if isinstance(part, exp.Identifier)])
+            found = qualified(column, node)
+            return exp.Dot.build([found, *(f.copy() for f in fields)]) if fields else found
 
         return expression.transform(one)
+
+    def _error(self, node: exp.Expr, what: str, hint: str) -> QueryError:
+        return error(self.text, place_of(node), what, hint, ColumnError)
 
     def _in(self, one: Input, name: str) -> str | None:
         return next((c for c in one.columns if c == name), None) or next(

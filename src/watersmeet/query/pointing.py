@@ -32,3 +32,8 @@ def place_of(node: exp.Expr) -> Place:
         return (0, 0)
     first = min(found, key=lambda meta: meta["start"])
     return first["start"], first["end"]
+
+
+def place_of_word(node: exp.Expr) -> Place:
+    """Where the word of a function stands."""
+    return (node.meta["start"], node.meta["end"]) if "start" in node.meta else place_of(node)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.model.windows import Window
+from watersmeet.query.conditions import conditions
 from watersmeet.query.grammar import CQL, WINDOW, Bracket, parse
 from watersmeet.query.names import Names, near, one_of_each, qualified
-from watersmeet.query.pointing import Place, error, place_of
-from watersmeet.query.queries import Column, Input, Query, streams_in
+from watersmeet.query.pointing import Place, error, place_of, place_of_word
+from watersmeet.query.queries import Column, Input, Query
 
 #: Parts of a SELECT that no stream of results has, the word they begin with, and what to do instead.
 _NOT_HERE = {
@@ -32,15 +32,6 @@ _NOT_HERE = {
 _HOW = {("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("LEFT", ""): "left", ("RIGHT", ""): "right"}
 _HOW |= {("FULL", ""): "full", ("LEFT", "SEMI"): "semi", ("", "SEMI"): "semi", ("LEFT", "ANTI"): "anti"}
 _HOW |= {(side, "OUTER"): side.lower() for side in ("LEFT", "RIGHT", "FULL")} | {("", "ANTI"): "anti"}
-#: Inputs of which a condition may be asked before the join: of those in ON, and of those in WHERE.
-_BELOW = {
-    "inner": ((0, 1), (0, 1)),
-    "left": ((1,), (0,)),
-    "right": ((0,), (1,)),
-    "full": ((), ()),
-    "semi": ((0, 1), (0,)),
-    "anti": ((1,), (0,)),
-}
 
 
 def read(
@@ -74,7 +65,7 @@ class _Reader:
         self.names = Names(self.text, inputs, case_sensitive=self.case_sensitive)
         one_of_each(self.text, inputs, [place_of(t.args.get("alias") or t) for t in tables], self.names)
         how = self._how(select)
-        equal, inputs, across, after = self._conditions(select, how, inputs)
+        equal, inputs, across, after = conditions(select, how, inputs, self.names)
         self._partitions(tables, equal)
         outputs = self._outputs(select, inputs if how not in ("semi", "anti") else inputs[:1], equal)
         aliases = dict(outputs)
@@ -94,20 +85,35 @@ class _Reader:
             if tree.name.upper() != "ISTREAM":
                 said = f"{tree.name} is not computed; results are only ever added."
                 raise self._error(place_of_word(tree), said, "use ISTREAM(SELECT …), or leave it out.")
-            tree, is_stream = tree.expressions[0] if tree.expressions else tree, True
+            tree, is_stream = tree.expressions[0] if len(tree.expressions) == 1 else tree, True
         if not isinstance(tree, exp.Select):
             raise self._error(place_of(tree), "a query is one SELECT … FROM … over streams.", "see docs/cql.md.")
         for part, (word, instead) in _NOT_HERE.items():
             if tree.args.get(part):
                 raise self._error(self._word(word), f"{word} has no meaning for a stream of results.", instead)
+        self._only(tree, ("expressions", "from_", "joins", "where", "group", "having"))
+        if tree.args.get("group"):
+            self._only(tree.args["group"], ("expressions",))
+            for sets in tree.args["group"].find_all(exp.Rollup, exp.Cube, exp.GroupingSets):
+                raise self._error(place_of(sets), "groups within groups are not known here.", "ask one query for each.")
         if not tree.args.get("from_") or not tree.args.get("joins"):
             raise self._error(self._word("FROM"), "a query joins two streams or more.", "FROM a, b WHERE a.k = b.k.")
         return tree, is_stream
+
+    def _only(self, node: exp.Expr, parts: Sequence[str]) -> None:
+        """Refuse what sqlglot has read of a part of the query and nothing here would look at."""
+        for part, value in node.args.items():
+            if value and part not in parts:
+                said = f"{part.strip('_').replace('_', ' ').upper()} is not known here."
+                raise self._error(place_of(node), said, "see docs/cql.md for what a query may say.")
 
     def _input(self, table: exp.Expr) -> Input:
         if not isinstance(table, exp.Table) or len(table.parts) != 1 or not isinstance(table.this, exp.Identifier):
             said = "FROM takes streams by their names."
             raise self._error(place_of(table), said, "join the result of another query with `as_stream`.")
+        self._only(table, ("this", "alias"))
+        if table.args.get("alias"):
+            self._only(table.args["alias"], ("this",))
         found = next((s for s in self.streams if s == table.name), None)
         if found is None and not self.case_sensitive:
             found = next((s for s in self.streams if s.lower() == table.name.lower()), None)
@@ -127,6 +133,7 @@ class _Reader:
             if join.args.get("method") or (join.side, join.kind) not in _HOW:
                 words = " ".join(filter(None, (join.method, join.side, join.kind)))
                 raise self._error(place, f"{words} JOIN is not known here.", "say JOIN, LEFT JOIN, … with ON or USING.")
+            self._only(join, ("this", "side", "kind", "on", "using"))
         kinds = [_HOW[join.side, join.kind] for join in joins]
         outer = next((n for n, how in enumerate(kinds) if how != "inner"), None)
         if outer is not None and len(joins) > 1:
@@ -140,61 +147,7 @@ class _Reader:
                 raise self._error(place, "two SLIDEs that differ; results come at one pace.", "make them equal.")
         return self.slides[0][0] if self.slides else None
 
-    # ------------------------------------------------------------ what must hold
-
-    def _conditions(
-        self, select: exp.Select, how: str, inputs: list[Input]
-    ) -> tuple[tuple[tuple[Column, ...], ...], list[Input], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-        """Which columns are equal; the inputs with their own conditions; what is asked of combinations, of results."""
-        where = select.args.get("where")
-        on = [
-            *self._using(select, inputs),
-            *(c for j in select.args["joins"] for c in self._conjuncts(j.args.get("on"))),
-        ]
-        late = list(self._conjuncts(where.this if where else None))
-        if how == "inner":
-            on, late = on + late, []
-        equal, left = _classes(on)
-        common = [c for c in equal if {column.stream for column in c} >= {i.name for i in inputs}]
-        joined = {column.stream for c in equal for column in c}
-        alone = next((i for i in reversed(inputs) if i.name not in joined), None)
-        if not common and (alone is not None or len(inputs) == 2):
-            one = alone or inputs[1]
-            said = f"no equality ties `{one.name}` to the other streams; all pairs would be results."
-            raise self._error(self._word(one.name), said, f"WHERE {one.name}.… = {inputs[0].name}.….")
-        across: list[exp.Expr] = []
-        after: list[exp.Expr] = []
-        for conditions, rest, places in ((left, across, _BELOW[how][0]), (late, after, _BELOW[how][1])):
-            for condition in conditions:
-                owner = self._owner(condition, inputs)
-                allowed = owner is not None and (how == "inner" or owner in places)
-                if owner is not None and allowed and not inputs[owner].counted:
-                    inputs[owner] = replace(inputs[owner], filters=(*inputs[owner].filters, condition))
-                else:
-                    rest.append(condition)
-        return tuple(equal), inputs, tuple(across), tuple(after)
-
-    def _owner(self, condition: exp.Expr, inputs: Sequence[Input]) -> int | None:
-        """The one input that a condition is about."""
-        streams = streams_in(condition)
-        return next((n for n, i in enumerate(inputs) if {i.name} == streams), None)
-
-    def _conjuncts(self, condition: exp.Expr | None) -> Iterator[exp.Expr]:
-        if condition is None:
-            return
-        resolved = self.names.resolved(condition).unnest()
-        for aggregate in resolved.find_all(exp.AggFunc):
-            raise self._error(place_of_word(aggregate), "an aggregate in WHERE or ON.", "say it in HAVING.")
-        yield from (c.unnest() for c in resolved.flatten()) if isinstance(resolved, exp.And) else (resolved,)
-
-    def _using(self, select: exp.Select, inputs: Sequence[Input]) -> Iterator[exp.Expr]:
-        for n, join in enumerate(select.args["joins"], 1):
-            for name in join.args.get("using") or ():
-                sides = []
-                for one in (inputs[0], inputs[n]):
-                    column = exp.column(name.copy(), table=exp.to_identifier(one.name))
-                    sides.append(qualified(self.names.column(column), name))
-                yield exp.EQ(this=sides[0], expression=sides[1])
+    # ------------------------------------------------------------ what is told
 
     def _partitions(self, tables: Sequence[exp.Expr], equal: Sequence[Sequence[Column]]) -> None:
         """Rows may be counted per join key, and by nothing else."""
@@ -203,14 +156,12 @@ class _Reader:
             if bracket is None or not bracket.partition:
                 continue
             own = Names(self.text, [one], case_sensitive=self.case_sensitive)
-            by = {own.column(c).name for c in bracket.partition if isinstance(c, exp.Column)}
+            by = {own.column([c.this])[0].name for c in bracket.partition if isinstance(c, exp.Column)}
             keys = {column.name for c in equal for column in c if column.stream == one.name}
             if by != keys:
                 named, on = (", ".join(sorted(names)) for names in (by, keys))
                 said = f"PARTITION BY names {named}, and `{one.name}` is joined on {on}."
                 raise self._error(bracket.place, said, "rows are counted per join key, or all together.", WindowError)
-
-    # ------------------------------------------------------------ what is told
 
     def _outputs(
         self, select: exp.Select, inputs: Sequence[Input], equal: Sequence[Sequence[Column]]
@@ -251,30 +202,6 @@ class _Reader:
 
     def _error(self, place: Place, what: str, hint: str, kind: type[QueryError] = QueryError) -> QueryError:
         return error(self.text, place, what, hint, kind)
-
-
-def place_of_word(node: exp.Expr) -> Place:
-    """Where the word of a function stands."""
-    return (node.meta["start"], node.meta["end"]) if "start" in node.meta else place_of(node)
-
-
-def _classes(conditions: Sequence[exp.Expr]) -> tuple[list[tuple[Column, ...]], list[exp.Expr]]:
-    """Columns that are equal, in classes with one column of each stream; and the conditions that say something else."""
-    classes: list[list[Column]] = []
-    rest: list[exp.Expr] = []
-    for condition in conditions:
-        sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
-        if len(sides) != 2 or not all(isinstance(s, exp.Column) for s in sides) or sides[0].table == sides[1].table:
-            rest.append(condition)
-            continue
-        pair = [Column(s.table, s.name) for s in sides]
-        touched = [c for c in classes if set(c) & set(pair)]
-        merged = list(dict.fromkeys([column for c in touched for column in c] + pair))
-        if len({column.stream for column in merged}) < len(merged):
-            rest.append(condition)  # would make two columns of one stream equal: a condition of its own
-            continue
-        classes = [c for c in classes if c not in touched] + [merged]
-    return [tuple(c) for c in classes], rest
 
 
 def _all_columns(inputs: Sequence[Input], equal: Sequence[Sequence[Column]]) -> Iterator[tuple[str, exp.Expr]]:
