@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -141,12 +143,12 @@ def test_nothing_is_made_up_and_what_is_lost_is_told(data: st.DataObject, buffer
 def test_a_worked_example() -> None:
     """The one of the docstring: k = 2 on b, a's tuples go up to what b has closed."""
     join = WOJoin(query(2), scrambling=(0, 2)).start()
-    feed(join, [([1, 2, 3, 4, 5, 6], [1, 4, 2])])
+    feed(join, [([1, 2, 3, 4, 5, 6], [1, 4, 3])])
     assert held(join, 0) == [2, 3, 4, 5, 6]  # b has closed 1
     assert held(join, 1) == []  # a has closed 6
     feed(join, [([], [5])])
     assert held(join, 0) == [5, 6]
-    assert feed(join, [([], [3])]) == []  # further behind than its factor says
+    assert feed(join, [([], [2])]) == []  # further behind than its factor says
     assert join.counters.too_late == 1
     assert held(join, 0) == [5, 6]
 
@@ -159,6 +161,26 @@ def test_a_stream_that_ends_closes_everything() -> None:
     join.arrivals = []
     assert list(join.step([batch(0, []), batch(1, [], ended=True)])) == []
     assert (held(join, 0), held(join, 1)) == ([], [7, 8])
+
+
+def test_a_stream_that_is_idle_does_not_hold_the_others_back() -> None:
+    """b is silent for more than 10 of a's time: it is then where a was 10 ago."""
+    specs = [replace(s, idle_after=10 if s.name == "s1" else None) for s in query(2).streams]
+    join = WOJoin(JoinQuery(tuple(specs)), scrambling=(2, 2)).start()
+    for _ in join.step([batch(0, [0]), batch(1, [0])]):
+        pass
+    sizes = []
+    for n in range(1, 40):
+        join.arrivals = []
+        for _ in join.step([batch(0, [n], first=n), Batch(batch(1, []).rows)]):
+            pass
+        sizes.append(held(join, 0))
+    assert sizes[8] == list(range(10))  # for so long nobody knows that it is idle
+    assert sizes[-1] == list(range(28, 40))  # at 29 a had closed 27
+    assert join.track[-1] == (39 - FOREVER, 37)
+    again = WOJoin(JoinQuery(tuple(specs)), scrambling=(2, 2)).start()
+    again.recall(json.loads(json.dumps(join.notes())))
+    assert again.track == join.track
 
 
 def test_punctuations_close_earlier() -> None:

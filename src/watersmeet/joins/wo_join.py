@@ -32,7 +32,7 @@ class WOJoin:
     Emits   (a, b, c, …) with one key, whatever their times, unless a tuple comes further behind than was foreseen.
     Forgets a once every other stream has closed a.key. Stream b closes all keys up to the largest that it had shown
             k_b tuples ago, k_b its scrambling factor: nothing that comes later can be so small.
-            (k_b = 2; b shows 1, 4, 2, 5, 3: at 5 it has closed 4, at 3 still 4; a's tuples up to 4 go.)
+            (k_b = 2; b shows 1, 4, 3, 5: at 3 it has closed 1, at 5 all up to 4; a's tuples up to 4 go.)
     Counts  as `too_late` tuples that come when some of what they match may have been forgotten.
 
     `scrambling` gives the factors that are known; the others are measured: what the last tuples have shown, which grows
