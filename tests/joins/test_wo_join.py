@@ -192,6 +192,26 @@ def test_punctuations_close_earlier() -> None:
     assert held(join, 0) == [1, 3]
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.integers(2, 4))
+def test_shards_lose_nothing_with_the_factors_of_the_whole(data: st.DataObject, shards: int) -> None:
+    """Each measures the tuples that it gets; a part of a stream is no more scrambled than the whole."""
+    streams = [data.draw(ascending()) for _ in range(3)]
+    joins = [WOJoin(query(3), scrambling=[factor(keys) for keys in streams]).start() for _ in range(shards)]
+    found, at = [], [0, 0, 0]
+    for keys in data.draw(cuts(streams)):
+        whole = [batch(i, some, first=at[i]) for i, some in enumerate(keys)]
+        at = [a + len(some) for a, some in zip(at, keys, strict=True)]
+        for s, join in enumerate(joins):
+            parts = [
+                replace(b, rows=b.rows.filter(pa.array(b.rows.column("epoch").to_numpy() % shards == s))) for b in whole
+            ]
+            found += [row for table in join.step(parts) for row in rows_of(table)]
+            join.arrivals = []
+            assert join.counters.too_late == 0
+    assert bag(found) == bag(whole_join(streams))
+
+
 # ---------------------------------------------------------------- the durable form
 
 

@@ -55,7 +55,7 @@ def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strat
     )
     found, last = [], -1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 8192])))
+        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         for news in batches:
             one, other = step(plain, news), step(join, news)
             plain.arrivals = join.arrivals = []
@@ -125,7 +125,7 @@ def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: b
     straight = definition.start()
     store, header = log.MemoryStore(), log.begin(query(3))
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 8192])))
+        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         join = definition.start(MappedArrays(Path(name)) if mapped else None)
         for news in batches:
             assert bag(step(straight, news)) == bag(step(join, news))
