@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.window_oblivious import optimum, possible, query, run, streams
+from benchmarks.window_oblivious import depths, fixed_windows, optimum, possible, query, run, streams
 from tests.oracle import bag, rows_of
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError, WindowError
 from watersmeet.joins import plan
@@ -301,6 +301,25 @@ def test_measured_factors_on_the_papers_streams() -> None:
     assert kept["p"] <= 2.5 * np.mean(best)
     assert kept["l"] * 1.35 <= kept["p"]
     assert kept["l"] <= kept["s"] <= 1.3 * np.mean(best)
+
+
+def test_how_far_results_reach_back() -> None:
+    """Beside a loop over all pairs of two short streams."""
+    made = [Scrambled(8, lag=20 * i) for i in range(2)]
+    rows = [s.rows(4, seed=2, stream=i) for i, s in enumerate(made)]
+    a, b = (
+        [(n, *row) for n, row in enumerate(zip(*(c.to_pylist() for c in r.columns[:2]), strict=True))] for r in rows
+    )
+    expected = []
+    for (p, at_a, x), (q, at_b, y) in product(a, b):
+        if x == y:
+            now = max(at_a, at_b)
+            expected.append((sum(t[1] <= now for t in a) - p, sum(t[1] <= now for t in b) - q))
+    assert len(expected) == possible(rows) > 0
+    assert sorted(map(tuple, depths(rows).tolist())) == sorted(expected)
+    share, larger = fixed_windows([0])
+    assert share < 0.4
+    assert larger > 2
 
 
 # ---------------------------------------------------------------- what is refused
