@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ class RunningWOJoin(RunningGeneralLazy):
 
     def _begin(self, batches: Sequence[Batch]) -> None:
         self._news = []
-        super()._begin(batches)
+        super()._begin([_unheard(b) for b in batches] if self.held else batches)
         self._behind = self.buffers.observe([places for _, places, _ in self._news])
         if self.limits.strategy == "auto":
             self._choose(sum(batch.rows.nbytes for batch in batches))
@@ -268,6 +268,14 @@ class RunningWOJoin(RunningGeneralLazy):
             self.held[delta.stream].replay(delta)
         else:
             super().replay(delta)
+
+
+def _unheard(batch: Batch) -> Batch:
+    """The batch without its closings of keys: a stream that holds tuples back has not shown all that it closes."""
+    said = batch.closings
+    if said is None:
+        return batch
+    return replace(batch, closings=replace(said, keys=said.keys.slice(0, 0), times=said.times[:0], ranges=()))
 
 
 def _or_first(place: int | None) -> int:

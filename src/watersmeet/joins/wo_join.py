@@ -86,6 +86,13 @@ class WOJoin:
                 f"`strategy` is {self.strategy!r}; tuples are held back by one of {', '.join(STRATEGIES)}.",
                 hint="`cost.window_oblivious.cheapest_strategy` says which one a budget needs.",
             )
+        promising = [s.name for s in self.query.streams if s.promises]
+        if self.strategy != "none" and promising:
+            raise QueryError(
+                f'`strategy` is "{self.strategy}" and stream `{promising[0]}` promises something about its keys; a '
+                "stream that holds tuples back has not shown all that it closes, so nobody may act on it.",
+                hint='leave the promise out, or take strategy="none".',
+            )
         if self.memory is not None and (type(self.memory) is not int or self.memory < 1):
             raise QueryError(
                 f"`memory` is {self.memory!r}; it is a number of bytes from 1 on, or None for no bound.",
