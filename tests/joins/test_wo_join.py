@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.window_oblivious import depths, fixed_windows, optimum, possible, query, run, streams
+from tests.joins.test_multiway import follow, of
 from tests.oracle import bag, rows_of
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError, WindowError
 from watersmeet.joins import plan
@@ -210,6 +211,15 @@ def test_shards_lose_nothing_with_the_factors_of_the_whole(data: st.DataObject, 
             join.arrivals = []
             assert join.counters.too_late == 0
     assert bag(found) == bag(whole_join(streams))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(2, 4))
+def test_promises_do_what_the_rules_make_of_them(data: st.DataObject, streams: int) -> None:
+    """Where disorder closes nothing, punctuations alone do: results, state and announcements after every batch."""
+    kinds = st.sampled_from(["int64", "int32", "date", "timestamp", "decimal10", "float64"])
+    script = data.draw(of(streams, window=st.just(Unbounded()), kind=kinds))
+    follow(script, WOJoin(script.query(), scrambling=(1 << 40,) * streams).start())
 
 
 # ---------------------------------------------------------------- the durable form
