@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import FOREVER, Unbounded
+from watersmeet.state.keys import Int64s
 from watersmeet.workload.arrivals import SECOND
 from watersmeet.workload.scrambled import Scrambled, cut, three_streams
 
@@ -101,6 +103,41 @@ def optimum(rows: Sequence[pa.RecordBatch], seconds: float = SECONDS) -> float:
     return total
 
 
+def depths(rows: Sequence[pa.RecordBatch]) -> Int64s:
+    """How far each result reaches back into each stream, in tuples: a row per result, a column per stream.
+
+    Every key has at most two tuples in a stream, so results are the combinations of first and second ones.
+    """
+    at = [r.column("at").to_numpy() for r in rows]
+    top = 1 + max(int(r.column("epoch").to_numpy().max(initial=0)) for r in rows)
+    places = np.full((len(rows), 2, top), -1, np.int64)
+    for i, r in enumerate(rows):
+        keys = r.column("epoch").to_numpy()
+        places[i, 0, keys[::-1]] = np.arange(keys.size)[::-1]  # the first of its key stays
+        places[i, 1, keys] = np.arange(keys.size)
+        places[i, 1, places[i, 1] == places[i, 0]] = -1
+    out = []
+    for chosen in product((0, 1), repeat=len(rows)):
+        there = np.array([places[i, c] for i, c in enumerate(chosen)])
+        there = there[:, (there >= 0).all(axis=0)]
+        last = np.max([at[i][p] for i, p in enumerate(there)], axis=0)
+        out.append(np.array([np.searchsorted(at[i], last, side="right") - p for i, p in enumerate(there)]).T)
+    return np.concatenate(out)
+
+
+def fixed_windows(seeds: Sequence[int]) -> tuple[float, float]:
+    """Windows of as many tuples for each stream as the sound buffer, measured, holds on average: what share of the
+    results they find; and how many times larger they must be to find as many as it does."""
+    shares, factors = [], []
+    for seed in seeds:
+        rows = [s.rows(SECONDS, seed=seed, stream=i) for i, s in enumerate(streams(seed))]
+        found, back = run(WOJoin(query(3)), rows), depths(rows).max(axis=1)
+        size = found.kept / len(rows)
+        shares.append(float(np.mean(back <= size)))
+        factors.append(float(np.quantile(back, found.accuracy)) / size)
+    return float(np.mean(shares)), float(np.mean(factors))
+
+
 def streams(seed: int, *, steady: bool = False) -> tuple[Scrambled, ...]:
     """The three streams; steady ones neither dip nor burst."""
     factors = np.random.default_rng((seed, 1)).integers(1, 501, 3).tolist()
@@ -162,6 +199,11 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--steady", action="store_true", help="without dip and burst")
     parser.add_argument("--strategies", action="store_true", help="ways to hold tuples back, in place of buffers")
+    parser.add_argument("--windows", action="store_true", help="fixed windows of the same memory beside it")
     asked = parser.parse_args()
     seeds = range(asked.seeds)
+    if asked.windows:
+        share, factor = fixed_windows(seeds)
+        print(f"windows of equal memory find {share:.1%} of the results, and {factor:.2f} times larger ones as many")
+        raise SystemExit
     print(table(strategies(seeds) if asked.strategies else compare(seeds, steady=asked.steady)))

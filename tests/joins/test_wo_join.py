@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.window_oblivious import optimum, possible, query, run, streams
+from benchmarks.window_oblivious import depths, fixed_windows, optimum, possible, query, run, streams
+from tests.joins.test_multiway import follow, of
 from tests.oracle import bag, rows_of
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError, WindowError
 from watersmeet.joins import plan
@@ -141,12 +144,12 @@ def test_nothing_is_made_up_and_what_is_lost_is_told(data: st.DataObject, buffer
 def test_a_worked_example() -> None:
     """The one of the docstring: k = 2 on b, a's tuples go up to what b has closed."""
     join = WOJoin(query(2), scrambling=(0, 2)).start()
-    feed(join, [([1, 2, 3, 4, 5, 6], [1, 4, 2])])
+    feed(join, [([1, 2, 3, 4, 5, 6], [1, 4, 3])])
     assert held(join, 0) == [2, 3, 4, 5, 6]  # b has closed 1
     assert held(join, 1) == []  # a has closed 6
     feed(join, [([], [5])])
     assert held(join, 0) == [5, 6]
-    assert feed(join, [([], [3])]) == []  # further behind than its factor says
+    assert feed(join, [([], [2])]) == []  # further behind than its factor says
     assert join.counters.too_late == 1
     assert held(join, 0) == [5, 6]
 
@@ -161,6 +164,26 @@ def test_a_stream_that_ends_closes_everything() -> None:
     assert (held(join, 0), held(join, 1)) == ([], [7, 8])
 
 
+def test_a_stream_that_is_idle_does_not_hold_the_others_back() -> None:
+    """b is silent for more than 10 of a's time: it is then where a was 10 ago."""
+    specs = [replace(s, idle_after=10 if s.name == "s1" else None) for s in query(2).streams]
+    join = WOJoin(JoinQuery(tuple(specs)), scrambling=(2, 2)).start()
+    for _ in join.step([batch(0, [0]), batch(1, [0])]):
+        pass
+    sizes = []
+    for n in range(1, 40):
+        join.arrivals = []
+        for _ in join.step([batch(0, [n], first=n), Batch(batch(1, []).rows)]):
+            pass
+        sizes.append(held(join, 0))
+    assert sizes[8] == list(range(10))  # for so long nobody knows that it is idle
+    assert sizes[-1] == list(range(28, 40))  # at 29 a had closed 27
+    assert join.track[-1] == (39 - FOREVER, 37)
+    again = WOJoin(JoinQuery(tuple(specs)), scrambling=(2, 2)).start()
+    again.recall(json.loads(json.dumps(join.notes())))
+    assert again.track == join.track
+
+
 def test_punctuations_close_earlier() -> None:
     join = WOJoin(query(2), scrambling=(50, 50)).start()
     said = Closings(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]))
@@ -168,6 +191,35 @@ def test_punctuations_close_earlier() -> None:
     for _ in join.step([batch(0, [1, 2, 3]), Batch(news.rows, FOREVER + 20, closings=said)]):
         pass
     assert held(join, 0) == [1, 3]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.integers(2, 4))
+def test_shards_lose_nothing_with_the_factors_of_the_whole(data: st.DataObject, shards: int) -> None:
+    """Each measures the tuples that it gets; a part of a stream is no more scrambled than the whole."""
+    streams = [data.draw(ascending()) for _ in range(3)]
+    joins = [WOJoin(query(3), scrambling=[factor(keys) for keys in streams]).start() for _ in range(shards)]
+    found, at = [], [0, 0, 0]
+    for keys in data.draw(cuts(streams)):
+        whole = [batch(i, some, first=at[i]) for i, some in enumerate(keys)]
+        at = [a + len(some) for a, some in zip(at, keys, strict=True)]
+        for s, join in enumerate(joins):
+            parts = [
+                replace(b, rows=b.rows.filter(pa.array(b.rows.column("epoch").to_numpy() % shards == s))) for b in whole
+            ]
+            found += [row for table in join.step(parts) for row in rows_of(table)]
+            join.arrivals = []
+            assert join.counters.too_late == 0
+    assert bag(found) == bag(whole_join(streams))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(2, 4))
+def test_promises_do_what_the_rules_make_of_them(data: st.DataObject, streams: int) -> None:
+    """Where disorder closes nothing, punctuations alone do: results, state and announcements after every batch."""
+    kinds = st.sampled_from(["int64", "int32", "date", "timestamp", "decimal10", "float64"])
+    script = data.draw(of(streams, window=st.just(Unbounded()), kind=kinds))
+    follow(script, WOJoin(script.query(), scrambling=(1 << 40,) * streams).start())
 
 
 # ---------------------------------------------------------------- the durable form
@@ -259,6 +311,25 @@ def test_measured_factors_on_the_papers_streams() -> None:
     assert kept["p"] <= 2.5 * np.mean(best)
     assert kept["l"] * 1.35 <= kept["p"]
     assert kept["l"] <= kept["s"] <= 1.3 * np.mean(best)
+
+
+def test_how_far_results_reach_back() -> None:
+    """Beside a loop over all pairs of two short streams."""
+    made = [Scrambled(8, lag=20 * i) for i in range(2)]
+    rows = [s.rows(4, seed=2, stream=i) for i, s in enumerate(made)]
+    a, b = (
+        [(n, *row) for n, row in enumerate(zip(*(c.to_pylist() for c in r.columns[:2]), strict=True))] for r in rows
+    )
+    expected = []
+    for (p, at_a, x), (q, at_b, y) in product(a, b):
+        if x == y:
+            now = max(at_a, at_b)
+            expected.append((sum(t[1] <= now for t in a) - p, sum(t[1] <= now for t in b) - q))
+    assert len(expected) == possible(rows) > 0
+    assert sorted(map(tuple, depths(rows).tolist())) == sorted(expected)
+    share, larger = fixed_windows([0])
+    assert share < 0.4
+    assert larger > 2
 
 
 # ---------------------------------------------------------------- what is refused

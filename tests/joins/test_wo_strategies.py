@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +20,9 @@ from watersmeet.joins import holding
 from watersmeet.joins.oblivious import STRATEGIES, RunningWOJoin
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch
+from watersmeet.model.punctuations import Closings, Unique
+from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import FOREVER
 from watersmeet.state import cache, log
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.workload.scrambled import Scrambled, cut
@@ -55,7 +61,7 @@ def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strat
     )
     found, last = [], -1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 8192])))
+        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         for news in batches:
             one, other = step(plain, news), step(join, news)
             plain.arrivals = join.arrivals = []
@@ -125,7 +131,7 @@ def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: b
     straight = definition.start()
     store, header = log.MemoryStore(), log.begin(query(3))
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 8192])))
+        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         join = definition.start(MappedArrays(Path(name)) if mapped else None)
         for news in batches:
             assert bag(step(straight, news)) == bag(step(join, news))
@@ -167,6 +173,19 @@ def test_what_does_not_fit_is_an_error_or_shed_and_counted() -> None:
     assert shedding.counters.too_late == 1
 
 
+@pytest.mark.parametrize("strategy", HOLDING)
+def test_closings_wait_for_nobody_who_is_held_back(strategy: str) -> None:
+    """a has closed 7 and its tuple of 7 is on disk, or waits: b's 7 still finds it."""
+    memory = 100 if strategy == "auto" else None
+    join = WOJoin(query(2), scrambling=(0, 0), strategy=strategy, memory=memory, shed=memory is not None).start()
+    said = Closings(pa.record_batch([pa.array([7])], names=["epoch"]), np.array([2]))
+    leader = batch(0, [1, 5, 7])
+    assert step(join, [Batch(leader.rows, FOREVER + 20, closings=said), batch(1, [1])])
+    join.arrivals = []
+    found = step(join, [batch(0, [9], first=30), batch(1, [7, 9], first=1)])
+    assert sorted(row[0] for row in found) == [7, 9]
+
+
 def test_auto_does_as_little_as_it_may() -> None:
     """A leader grows: first nothing is held back, then it is parked; when the other has caught up, nothing again."""
     join = WOJoin(query(2), scrambling=(0, 0), strategy="auto", memory=200_000).start()
@@ -193,6 +212,11 @@ def test_errors() -> None:
         WOJoin(query(2), strategy="swap")
     with pytest.raises(QueryError, match=r"(?s)`memory` is 0; it is a number of bytes.*Hint: leave it out"):
         WOJoin(query(2), memory=0)
+    unique = JoinQuery(tuple(replace(s, promises=(Unique(),)) for s in query(2).streams))
+    with pytest.raises(
+        QueryError, match=r"(?s)`strategy` is \"dbf\" and stream `s0` promises .*Hint: leave the promise"
+    ):
+        WOJoin(unique, strategy="dbf")
     store, join = log.MemoryStore(), WOJoin(query(2), strategy="msf").start()
     step(join, [batch(0, [1]), batch(1, [1])])
     header = log.commit(join, log.begin(query(2)), store)

@@ -95,6 +95,12 @@ def check_same(option: str, before: str, now: str) -> None:
         )
 
 
+def floors_above(closed: Sequence[int | None]) -> list[int]:
+    """Places from which on tuples have to stay, if each stream has closed all up to a place (None: nothing)."""
+    above = [FIRST if c is None else min(c + 1, BEYOND) for c in closed]
+    return [min(a for j, a in enumerate(above) if j != i) for i in range(len(above))]
+
+
 def pieces(entries: Sequence[Entry], kind: str, i: int) -> int:
     """Segments in which something of stream i is durable."""
     return sum((e.kind, e.stream) == (kind, i) for e in entries)
@@ -107,9 +113,7 @@ class SoundBuffers(Buffers):
     """
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
-        closed = map(self.closed, range(len(ended)))
-        above = [BEYOND if end else FIRST if c is None else c + 1 for c, end in zip(closed, ended, strict=True)]
-        return [min(a for j, a in enumerate(above) if j != i) for i in range(len(above))]
+        return floors_above([BEYOND if end else self.closed(j) for j, end in enumerate(ended)])
 
 
 class LearnedBuffers(SoundBuffers):

@@ -18,7 +18,7 @@ from watersmeet.state.order import Order
 from watersmeet.state.shelf import Shelf
 
 #: Rows that go to disk, and come back, together: a join reads ahead by no more than these.
-PIECE = 8192
+PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,11 @@ class Held:
             self.pieces.append(piece)
         return pa.concat_batches(near)
 
-    def clear(self) -> int:
-        """Nothing held can match any more; how many went."""
-        gone = int(self.waiting.num_rows) + self.parked
+    def clear(self) -> None:
+        """Nothing held can match any more."""
         for piece in self.pieces:
             self.shelf.remove(piece.name)
         self.waiting, self.pieces = no_rows(self.spec.schema), []
-        return gone
 
     # ------------------------------------------------------------ the durable form
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import MemoryLimitError
-from watersmeet.joins.buffers import BEYOND, FIRST, LAST, Buffers, LearnedBuffers, check_same
+from watersmeet.joins.buffers import BEYOND, FIRST, LAST, Buffers, LearnedBuffers, check_same, floors_above
 from watersmeet.joins.general_lazy import RunningGeneralLazy
 from watersmeet.joins.holding import Held
 from watersmeet.joins.orders import Order
@@ -28,6 +29,8 @@ from watersmeet.state.value_lists import ValueLists
 
 #: What is held back: nothing, what cannot be sorted yet, what others lag behind (on disk), both, or as needed.
 STRATEGIES = ("none", "msf", "dbf", "hybrid", "auto")
+#: Moments at which it is known how far streams were, for those that are idle; older ones are thinned.
+TRACK = 128
 #: What `auto` goes through, the cheapest first.
 LADDER = ("none", "dbf", "hybrid")
 SORTING, PARKING = ("msf", "hybrid"), ("dbf", "hybrid")
@@ -91,6 +94,8 @@ class RunningWOJoin(RunningGeneralLazy):
         if limits.strategy != "none":
             shelf = Shelf(arrays)
             self.held = [Held(i, s, shelf) for i, s in enumerate(query.streams)]
+        self.track: list[tuple[int, int]] = []  # how far the furthest stream was, in time and in what it had closed
+        self._idle = [False] * len(query.streams)
         self._news: list[tuple[Int64s, Int64s, Keys]] = []  # of each stream the rows, their places, all keys
         self._behind: list[Int64s] = []
 
@@ -109,7 +114,7 @@ class RunningWOJoin(RunningGeneralLazy):
 
     def _begin(self, batches: Sequence[Batch]) -> None:
         self._news = []
-        super()._begin(batches)
+        super()._begin([_unheard(b) for b in batches] if self.held else batches)
         self._behind = self.buffers.observe([places for _, places, _ in self._news])
         if self.limits.strategy == "auto":
             self._choose(sum(batch.rows.nbytes for batch in batches))
@@ -129,7 +134,36 @@ class RunningWOJoin(RunningGeneralLazy):
         yield from super()._evaluate()
         if isinstance(self.buffers, LearnedBuffers):
             self.buffers.learn(self._behind, [self._matters(i) for i in range(len(self.own))])
-        self.floor = [max(old, new) for old, new in zip(self.floor, self.buffers.floors(self.ended), strict=True)]
+        self._rise(self.buffers.floors(self.ended))
+        self._follow_idle()
+
+    def _rise(self, floors: Sequence[int]) -> None:
+        self.floor = [max(old, new) for old, new in zip(self.floor, floors, strict=True)]
+
+    def _pass_idle(self, batches: Sequence[Batch]) -> None:
+        before = list(self.progress)
+        super()._pass_idle(batches)
+        self._idle = [now > then for now, then in zip(self.progress, before, strict=True)]
+
+    def _follow_idle(self) -> None:
+        """Take idle streams to be where the furthest one was when its time was theirs."""
+        if all(s.idle_after is None for s in self.query.streams):
+            return
+        closed = [BEYOND if end else self.buffers.closed(j) for j, end in enumerate(self.ended)]
+        if any(self._idle):
+            times = [time for time, _ in self.track]
+            for j in np.flatnonzero(self._idle).tolist():
+                at = bisect_right(times, self.progress[j]) - 1
+                there = [c for c in (closed[j], self.track[at][1] if at >= 0 else None) if c is not None]
+                closed[j] = max(there, default=None)
+            self._rise(floors_above(closed))
+        going = [(p, c) for p, c in zip(self.progress, closed, strict=True) if p < AFTER_ALL and c is not None]
+        if going:
+            furthest = (max(p for p, _ in going), max(c for _, c in going))
+            if not self.track or furthest[0] > self.track[-1][0]:
+                self.track.append(furthest)
+            if len(self.track) > TRACK:
+                self.track = [*self.track[: TRACK // 2 : 2], *self.track[TRACK // 2 :]]
 
     @property
     def ended(self) -> list[bool]:
@@ -210,7 +244,7 @@ class RunningWOJoin(RunningGeneralLazy):
         held = {"held": [h.notes() for h in self.held]} if self.held else {}
         strategies = [self.limits.strategy, self.strategy]
         mine = {"floor": list(self.floor), "strategy": strategies, "buffers": self.buffers.notes()}
-        return super().notes() | mine | held
+        return super().notes() | mine | held | ({"track": self.track} if self.track else {})
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
@@ -219,6 +253,7 @@ class RunningWOJoin(RunningGeneralLazy):
             check_same("strategy", asked, self.limits.strategy)
             self.floor = list(notes["floor"])
             self.buffers.recall(notes["buffers"])
+        self.track = [(time, place) for time, place in notes.get("track", [])]
         for held, note in zip(self.held, notes.get("held", []), strict=False):
             held.recall(note)
 
@@ -233,6 +268,14 @@ class RunningWOJoin(RunningGeneralLazy):
             self.held[delta.stream].replay(delta)
         else:
             super().replay(delta)
+
+
+def _unheard(batch: Batch) -> Batch:
+    """The batch without its closings of keys: a stream that holds tuples back has not shown all that it closes."""
+    said = batch.closings
+    if said is None:
+        return batch
+    return replace(batch, closings=replace(said, keys=said.keys.slice(0, 0), times=said.times[:0], ranges=()))
 
 
 def _or_first(place: int | None) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import QueryError
-from watersmeet.joins.buffers import BEYOND, Buffers, Given, SoundBuffers
+from watersmeet.joins.buffers import BEYOND, Buffers, Given, SoundBuffers, floors_above
 from watersmeet.joins.oblivious import RunningWOJoin
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import AFTER_ALL, Batch, no_rows
@@ -68,7 +68,7 @@ class ToldBuffers(Buffers):
         return self.told[j]
 
     def floors(self, ended: Sequence[bool]) -> list[int]:
-        return SoundBuffers.floors(self, ended)  # type: ignore[arg-type]  # it asks for `closed` alone
+        return floors_above([BEYOND if end else told for told, end in zip(self.told, ended, strict=True)])
 
     def notes(self) -> dict[str, Any]:
         return super().notes() | {"told": self.told}

@@ -32,7 +32,7 @@ class WOJoin:
     Emits   (a, b, c, …) with one key, whatever their times, unless a tuple comes further behind than was foreseen.
     Forgets a once every other stream has closed a.key. Stream b closes all keys up to the largest that it had shown
             k_b tuples ago, k_b its scrambling factor: nothing that comes later can be so small.
-            (k_b = 2; b shows 1, 4, 2, 5, 3: at 5 it has closed 4, at 3 still 4; a's tuples up to 4 go.)
+            (k_b = 2; b shows 1, 4, 3, 5: at 3 it has closed 1, at 5 all up to 4; a's tuples up to 4 go.)
     Counts  as `too_late` tuples that come when some of what they match may have been forgotten.
 
     `scrambling` gives the factors that are known; the others are measured: what the last tuples have shown, which grows
@@ -85,6 +85,13 @@ class WOJoin:
             raise QueryError(
                 f"`strategy` is {self.strategy!r}; tuples are held back by one of {', '.join(STRATEGIES)}.",
                 hint="`cost.window_oblivious.cheapest_strategy` says which one a budget needs.",
+            )
+        promising = [s.name for s in self.query.streams if s.promises]
+        if self.strategy != "none" and promising:
+            raise QueryError(
+                f'`strategy` is "{self.strategy}" and stream `{promising[0]}` promises something about its keys; a '
+                "stream that holds tuples back has not shown all that it closes, so nobody may act on it.",
+                hint='leave the promise out, or take strategy="none".',
             )
         if self.memory is not None and (type(self.memory) is not int or self.memory < 1):
             raise QueryError(
