@@ -284,8 +284,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
         was, now = notes.get("every"), self.every or None
         if was != now:
             raise StateMismatchError(
-                f"the state is of a join with `every` = {was}, this one has {now} (µs); which tuples wait in it depends "
-                "on that.",
+                f"the state is of a join with `every` = {was}, this one has {now} (µs); which tuples wait in it "
+                "depends on that.",
                 hint="keep `every` as it was, or start from a new checkpoint.",
             )
         for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
