@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.joins.scripts import Script, scripts
 from tests.joins.test_multiway import ALGORITHMS, operator
 from tests.oracle import Row, all_windows, bag, step
+from watersmeet.errors import StateMismatchError
 from watersmeet.joins import plan
 from watersmeet.joins.group_by import GroupedJoin
 from watersmeet.joins.reference import Tuple
@@ -103,3 +104,18 @@ def test_a_group_waits_for_results_that_wait() -> None:
         header = log.commit(join, header, store)
         out.append([row for table in tables for row in table.to_pylist()])
     assert out == [[], [], [], [{"bucket": 0, "n": 2}]]
+
+
+@pytest.mark.parametrize(("before", "after"), [(10, None), (None, 10), (10, 20)])
+def test_how_long_results_wait_is_fixed_for_the_life_of_a_state(before: int | None, after: int | None) -> None:
+    news = tuple(News((Tuple(9, (1,), n),)) for n in range(3))
+    script = Script("int64", "inner", (TimeWindow(5),) * 3, (0,) * 3, ((),) * 3, (news,))
+    query, store = script.query(), log.MemoryStore()
+    join = plan(query, "lazy", every=before).start()
+    results(join, script, 0)
+    header = log.commit(join, log.begin(query), store)
+    same = plan(query, "lazy", every=before).start()
+    log.rebuild(same, header, store)
+    assert len(same.waiting[0]) == 1 if before else not same.waiting
+    with pytest.raises(StateMismatchError, match=f"`every` = {before}, this one has {after}"):
+        log.rebuild(plan(query, "lazy", every=after).start(), header, store)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.errors import StateMismatchError
 from watersmeet.joins.agreement import Agreement
 from watersmeet.joins.counting import CountedState
 from watersmeet.joins.orders import Order, per_origin
@@ -288,10 +289,18 @@ class RunningMultiway(RunningJoin[ValueLists]):
             }
             | ({"shed": shed} if any(shed) else {})
             | ({"remarks": self.remarks} if self.remarks else {})
+            | ({"every": self.every} if self.every else {})
         )
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
+        was, now = notes.get("every"), self.every or None
+        if was != now:
+            raise StateMismatchError(
+                f"the state is of a join with `every` = {was}, this one has {now} (µs); which tuples wait in it "
+                "depends on that.",
+                hint="keep `every` as it was, or start from a new checkpoint.",
+            )
         for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
             promises.recall(note)
         for stream, shed in zip(self.streams, notes.get("shed", []), strict=False):
