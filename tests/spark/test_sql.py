@@ -171,6 +171,14 @@ def test_any_expression_of_spark(spark: SparkSession) -> None:
     assert sorted(map(str, found.collect())) == sorted(map(str, want.collect()))
 
 
+def test_keys_that_differ_in_case_only(house: House) -> None:
+    streams = house.streams(static=True)
+    bids = house.feeds["bid"].static().withColumnRenamed("item", "ITEM_ID")
+    streams["bid"] = wm.stream(bids, time="at", punctuation=wm.when("closed", on="Item_Id"))
+    query = GROUPS.replace("B.item", "B.item_id")
+    assert bag(wm.sql(query, **streams).df.toArrow()) == house.answer(GROUPS)
+
+
 def test_a_stream_meets_itself(spark: SparkSession) -> None:
     rows = [(n % 3, n * SECOND, n) for n in range(12)]
     df = spark.createDataFrame(rows, "k long, us long, n long").selectExpr("k", "timestamp_micros(us) AS at", "n")

@@ -119,6 +119,9 @@ def _below(side: Side, source: Stream) -> Stream:
     called = {e.name: name for name, e in side.columns if isinstance(e, exp.Column)}
     hidden: tuple[str, ...] = ()
     if own or source.hidden:  # which columns they need only Spark knows
+        if df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+            alike = {old: name for old, name in called.items() if old != name and old.lower() == name.lower()}
+            df = df.withColumnsRenamed(alike)  # Spark would take both for one
         new = [_column(e).alias(name) for name, e in side.columns if name not in df.columns]
         hidden = tuple(c for c in df.columns if c not in dict(side.columns))
         df = df.select("*", *new)
