@@ -39,7 +39,7 @@ class Work:
 
         A join that does not count its lookups makes one for each tuple it takes in.
         """
-        known = {f.name: float(counters[f.name]) for f in fields(cls) if f.name in counters}
+        known = {f.name: float(counters[f.name]) for f in fields(cls) if counters.get(f.name)}
         if scans:
             known["scanned"] = known.pop("probed", 0.0)
         taken = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)

@@ -48,6 +48,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.late: list[pa.RecordBatch] = []
         self.violations: list[pa.RecordBatch] = []
         self.arrivals: list[Arrivals] = []
+        self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
         self.announced: list[pa.RecordBatch] = []  # keys of which no result can come any more, and ...
         self.announced_ranges: list[tuple[Any, Any]] = []  # ... intervals of them; only some joins know any
 
@@ -86,9 +87,11 @@ class RunningJoin(ABC, Generic[IndexT]):
     def notes(self) -> dict[str, Any]:
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""
         patient = all(s.idle_after is None for s in self.query.streams)
-        return {} if patient else {"heard": list(self.heard)}
+        heard = {} if patient else {"heard": list(self.heard)}
+        return heard | ({"remarks": self.remarks} if self.remarks else {})
 
     def recall(self, notes: dict[str, Any]) -> None:
+        self.remarks = notes.get("remarks", {})
         self.heard = list(notes.get("heard", self.heard))
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:

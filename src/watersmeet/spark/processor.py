@@ -30,7 +30,7 @@ from watersmeet.model.plain import plain_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
-from watersmeet.spark.ordering import order_of
+from watersmeet.spark.watching import watch
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -117,7 +117,7 @@ class ShardProcessor(StatefulProcessor):
         timings.lap("decode_us")
         header = self._load_header(store, shard)
         with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
-            order = order_of(self.join, working.join, ended=self.ended)
+            watched = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -127,10 +127,10 @@ class ShardProcessor(StatefulProcessor):
             if self.on_violation == "error":
                 _refuse_violations(working.join)
                 _refuse_rejected(self.query, batches)
-            about_order = {}
-            if order:
-                about_order = order.after(header.batches, batches)
-                timings.lap("order_us")
+            seen = {}
+            if watched:
+                seen = watched.after(header.batches, batches)
+                timings.lap("watch_us")
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -147,9 +147,14 @@ class ShardProcessor(StatefulProcessor):
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
-            stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
-            stats["shard"] = shard
-            stats |= about_order | {"progress": working.join.reached()}
+            stats: dict[str, Any] = {
+                **counters.as_dict(),
+                **timings.parts,
+                **working.found,
+                "bytes_written": store.written,
+            }
+            stats |= {"shard": shard, "streams": [s.name for s in self.query.streams]}
+            stats |= seen | {"progress": working.join.reached()}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:

@@ -97,7 +97,7 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
     by_name = {one.name: streams[one.stream] for one in asked.inputs}
     plan = lower(query, asked, {name: Known(s.time, s.order_by) for name, s in by_name.items()})
     sides = [_below(side, streams[side.stream]) for side in plan.sides]
-    options: dict[str, Any] = {} if plan.every is None else {"algorithm": "general_lazy", "every": plan.every}
+    options: dict[str, Any] = {} if plan.every is None else {"every": plan.every}
     joined = wm.join(
         *sides,
         on=plan.on,
