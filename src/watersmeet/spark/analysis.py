@@ -90,8 +90,8 @@ def _active(spark: SparkSession, names: Sequence[str], metrics: str) -> Any:
     """The running query over these streams."""
     found = []
     for query in spark.streams.active:
-        last = query.lastProgress
-        shards = counters(last, metrics=metrics).get("shards", ()) if last is not None else ()
+        batches = (counters(progress, metrics=metrics) for progress in query.recentProgress)
+        shards = next((batch["shards"] for batch in batches if batch), ())
         if any(shard.get("streams") == list(names) for shard in shards):
             found.append(query)
     if len(found) != 1:

@@ -86,7 +86,7 @@ def check(condition: Column, columns: Sequence[StructField], spark: SparkSession
 
 
 def _refusal(error: PySparkException, names: Sequence[str]) -> QueryError:
-    """What Spark says of a condition, without the plan that it prints behind it."""
+    """The message for a condition that Spark does not take."""
     known = f"the columns are {', '.join(names)}."
     if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         column = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
@@ -95,8 +95,12 @@ def _refusal(error: PySparkException, names: Sequence[str]) -> QueryError:
             f"`where` names column `{column}`, which no stream has.",
             hint=f"did you mean `{near[0]}`? {known}" if near else known,
         )
-    told = re.split(r";|\n|\bSQLSTATE\b", str(error).strip(), maxsplit=1)[0].strip()
-    return QueryError(f"`where` is no condition over the columns of the join: {told}", hint=known)
+    return QueryError(f"`where` is no condition over the columns of the join: {brief(error)}", hint=known)
+
+
+def brief(error: PySparkException) -> str:
+    """What Spark says first, without the plan and the places in it."""
+    return re.split(r";|\n|\bSQLSTATE\b", str(error).strip(), maxsplit=1)[0].strip()
 
 
 def filtered(rows: DataFrame, condition: Column) -> DataFrame:

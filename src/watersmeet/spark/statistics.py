@@ -73,7 +73,8 @@ def _assumed(joined: Joined) -> Parameters:
 
 def _guessed(joined: Joined, i: int, rate: float) -> Statistics:
     s = assumed_stream(joined.query.streams[i], rate)
-    closes = any(sign.kind in ("value", "list", "range") for sign in joined.streams[i].signs)
+    stream = joined.streams[i]  # the output of a join can close keys, and mostly has none to close
+    closes = stream.upstream is None and any(sign.kind in ("value", "list", "range") for sign in stream.signs)
     return replace(s, punctuation_rate=rate / PER_KEY_TUPLES) if closes and not s.punctuation_rate else s
 
 
