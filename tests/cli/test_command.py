@@ -86,13 +86,27 @@ def _raised(error: Exception) -> Exception:
 
 def test_an_error_is_told_without_a_traceback_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
     failures.tell(_raised(QueryError("`on` is empty.", hint="name a column.")), verbose=False)
-    assert capsys.readouterr().err == "error: `on` is empty.\nhint: name a column.\n"
+    assert capsys.readouterr().err == "error: `on` is empty.\nHint: name a column.\n"
     failures.tell(_raised(ValueError("first\nsecond")), verbose=False)
     err = capsys.readouterr().err
-    assert err.startswith("error: ValueError: first\nhint: `watersmeet -v ")
+    assert err.startswith("error: ValueError: first\nHint: `watersmeet -v ")
     assert "Traceback" not in err
     failures.tell(_raised(ValueError("first\nsecond")), verbose=True)
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_of_an_error_of_spark_what_is_ours_is_told() -> None:
+    worker = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n"
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n'
+        "watersmeet.errors.ViolationError: stream `bid` broke its word.\nHint: say on_violation=drop.\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner\n"
+    )
+    assert failures.summary(RuntimeError(worker)) == "stream `bid` broke its word.\nHint: say on_violation=drop."
+    raised = "[STREAM_FAILED] terminated: [USER_RAISED_EXCEPTION] stream `bid`: the message at bids SQLSTATE: P0001"
+    assert failures.summary(RuntimeError(raised)) == "stream `bid`: the message at bids"
+    assert failures.summary(RuntimeError("")) == "RuntimeError"
 
 
 def test_verbose_is_the_commands_own_only_before_the_subcommand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from enum import IntEnum
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from watersmeet.errors import MissingExtraError, QueryError, SettingError, WatersmeetError
+from watersmeet.pipelines.secrets import hide
 
 
 class Exit(IntEnum):
@@ -39,23 +41,35 @@ def tell(error: BaseException, *, verbose: bool) -> Exit:
     """Say on standard error what went wrong; the exit code that belongs to it."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if verbose:
-        console.print(Text("".join(traceback.format_exception(error)).rstrip(), style="dim"))
+        console.print(Text(hide("".join(traceback.format_exception(error)).rstrip()), style="dim"))
     if isinstance(error, KeyboardInterrupt):
         console.print("interrupted")
         return code_of(error)
-    message, _, hint = summary(error).partition("\nHint: ")
-    console.print(Text.assemble(("error: ", "bold red"), message))
-    if hint:
-        console.print(Text.assemble(("hint: ", "bold"), hint))
+    said = Text.assemble(("error: ", "bold red"), hide(summary(error)))
+    said.highlight_regex(r"(?m)^Hint:", "bold")
+    console.print(said)
     if not verbose and not isinstance(error, WatersmeetError):
-        again = " ".join(["watersmeet", "-v", *sys.argv[1:]])
-        console.print(Text.assemble(("hint: ", "bold"), f"`{again}` shows where it came from."))
+        console.print(
+            f"Hint: `{' '.join(['watersmeet', '-v', *sys.argv[1:]])}` shows where it came from.", markup=False
+        )
     return code_of(error)
 
 
 def summary(error: BaseException) -> str:
-    """The message of an error of ours; of any other its first line and its kind."""
+    """The message of an error of ours, be it that Spark tells it of a worker; of any other its kind and first line."""
+    text = str(error)
     if isinstance(error, WatersmeetError):
-        return str(error)
-    first = next((line for line in str(error).splitlines() if line.strip()), "")
+        return text
+    for pattern in _OURS:
+        found = pattern.search(text)
+        if found is not None:
+            return found[1].strip()
+    first = next((line for line in text.splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {first}".rstrip(": ")
+
+
+#: What is ours in the text of an error of Spark's: an error of a worker, a message that cannot be read.
+_OURS = (
+    re.compile(r"watersmeet\.errors\.\w+: (.+?(?:\nHint: [^\n]+)?)(?=\n\s*\n|\n\s+at |\n\w|\s*$)", re.DOTALL),
+    re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE|\n|$)"),
+)

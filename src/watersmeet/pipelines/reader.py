@@ -17,6 +17,7 @@ from watersmeet.pipelines import checking, columns, rules, secrets
 from watersmeet.pipelines.columns import Columns
 from watersmeet.pipelines.mistakes import Mistake, QueryMistake, refuse
 from watersmeet.pipelines.pipeline import Pipeline, Session, Sink, Source
+from watersmeet.pipelines.places import Path as Place
 from watersmeet.pipelines.words import FILES, PIPELINE
 from watersmeet.query.lowering import Known, lower
 from watersmeet.query.names import near
@@ -44,9 +45,9 @@ def from_text(text: str, file: str, folder: Path, environment: Mapping[str, str]
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax(file, text, str(error)) from None
-    mistakes: list[Mistake] = []
-    given = _filled(raw, environment, (), mistakes)
-    unset = {mistake.path for mistake in mistakes}
+    unset: dict[Place, str] = {}
+    given = _filled(raw, environment, (), unset)
+    mistakes = [_unset(name, path, environment) for name, path in _first_places(unset).items()]
     mistakes += (mistake for mistake in checking.check(given, PIPELINE) if mistake.path not in unset)
     refuse(file, text, mistakes)  # the rules below take the words for granted
     mistakes += rules.check(given)
@@ -79,22 +80,29 @@ _SYNTAX = {
 }
 
 
-def _filled(value: Any, environment: Mapping[str, str], path: tuple[str | int, ...], mistakes: list[Mistake]) -> Any:
-    """The value with `${NAME}` put in."""
+def _filled(value: Any, environment: Mapping[str, str], path: Place, unset: dict[Place, str]) -> Any:
+    """The value with `${NAME}` put in; variables that are not set go to `unset`."""
     if isinstance(value, dict):
-        return {name: _filled(each, environment, (*path, name), mistakes) for name, each in value.items()}
+        return {name: _filled(each, environment, (*path, name), unset) for name, each in value.items()}
     if isinstance(value, list):
-        return [_filled(each, environment, (*path, n), mistakes) for n, each in enumerate(value)]
+        return [_filled(each, environment, (*path, n), unset) for n, each in enumerate(value)]
     if not isinstance(value, str):
         return value
     try:
         return secrets.filled(value, environment)
-    except secrets.UnsetError as unset:
-        name = str(unset)
-        meant = get_close_matches(name, list(environment), 1)
-        hint = f"did you mean ${{{meant[0]}}}?" if meant else f"export {name}=… before the command."
-        mistakes.append(Mistake(path, f"the environment has no variable `{name}`.", hint, value=True))
+    except secrets.UnsetError as error:
+        unset[path] = str(error)
         return value
+
+
+def _first_places(unset: Mapping[Place, str]) -> dict[str, Place]:
+    return {name: path for path, name in reversed(unset.items())}
+
+
+def _unset(name: str, path: Place, environment: Mapping[str, str]) -> Mistake:
+    meant = get_close_matches(name, list(environment), 1)
+    hint = f"did you mean ${{{meant[0]}}}?" if meant else f"export {name}=… before the command."
+    return Mistake(path, f"the environment has no variable `{name}`.", hint, value=True)
 
 
 def _asked(given: dict[str, Any], known: dict[str, Columns]) -> Iterator[Mistake]:
