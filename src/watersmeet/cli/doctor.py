@@ -33,6 +33,8 @@ def examine() -> Exit:
     """Print all findings; the exit code says whether something needed is missing."""
     findings = [look() for look in CHECKS]
     table = Table(show_edge=False, show_header=False, box=None, padding=(0, 1))
+    for _ in range(3):
+        table.add_column(overflow="fold")
     for f in findings:
         mark = "[green]ok[/]" if f.remedy is None else "[red]missing[/]" if f.needed else "[yellow]not here[/]"
         table.add_row(mark, f.what, f.found if f.remedy is None else f"{f.found}\n→ {f.remedy}")
@@ -103,4 +105,27 @@ def working_state() -> Finding:
     return Finding("working state", f"{free / (1 << 30):.1f} GB free in {base}")
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (python, java, spark, settings, kernels, working_state)
+def kafka() -> Finding:
+    return _package("Kafka jars", "kafka")
+
+
+def avro() -> Finding:
+    return _package("Avro jars", "avro")
+
+
+def _package(what: str, kind: str) -> Finding:
+    from watersmeet.spark.pipelines import packages
+
+    name = packages.NAMES[kind]
+    if packages.in_spark(name):
+        return Finding(what, f"{name} is in Spark's own folder")
+    if packages.in_caches(name):
+        return Finding(what, f"{name} has been fetched")
+    (coordinates,) = packages.coordinates([kind])
+    remedy = (
+        f"Spark fetches {coordinates} from Maven when a pipeline needs it; without a network, put it in Spark's jars."
+    )
+    return Finding(what, "not fetched yet", remedy, needed=False)
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (python, java, spark, settings, kernels, working_state, kafka, avro)

@@ -96,7 +96,7 @@ def _filled(value: Any, environment: Mapping[str, str], path: Place, unset: dict
 
 
 def _first_places(unset: Mapping[Place, str]) -> dict[str, Place]:
-    return {name: path for path, name in reversed(unset.items())}
+    return {name: path for path, name in reversed(list(unset.items()))}
 
 
 def _unset(name: str, path: Place, environment: Mapping[str, str]) -> Mistake:
