@@ -5,7 +5,8 @@
     WatersmeetError
     ├── QueryError            the join as asked for makes no sense (also a ValueError)
     │   ├── ColumnError       a column is unknown, clashes or has the wrong type
-    │   └── WindowError       a window or delay is missing, negative or cannot be kept
+    │   ├── WindowError       a window or delay is missing, negative or cannot be kept
+    │   └── PipelineError     the file of a pipeline has mistakes; all of them are listed
     ├── SettingError          the Spark session lacks a setting
     ├── StateError            what the checkpoint holds cannot be used
     │   ├── StateFormatError  ... it was written in another format
@@ -45,6 +46,10 @@ class ColumnError(QueryError):
 
 class WindowError(QueryError):
     """A window or delay is missing, negative or cannot be kept."""
+
+
+class PipelineError(QueryError):
+    """The file of a pipeline has mistakes; the message lists all of them, with their lines."""
 
 
 class SettingError(WatersmeetError):
