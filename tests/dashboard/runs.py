@@ -57,6 +57,7 @@ def batch(number: int, names: tuple[str, ...] = ("auctions", "bids"), run: str =
                 "stored": stored,
                 "bytes": stored * 90,
                 "closed": rows if i == 0 else 40,
+                "ranges": 0,
                 "keys": stored // 10,
                 "newest": 1_772_366_400_000_000 + (2 * number + 2 - i) * 1_000_000,
                 "scrambling": None,

@@ -25,6 +25,7 @@ class Shown:
 
     rows: int
     closed: int = 0  # keys that it closed one by one
+    ranges: int = 0  # intervals of keys that it closed
     seen: int | None = None  # its newest event time, in microseconds
     keys: int | None = None
     scrambling: int = 0
@@ -72,6 +73,7 @@ class _Recent:
         self.rows += news.rows
         self.closed += news.closed
         self.keys, self.scrambling = news.keys, news.scrambling
+        self.in_ranges |= bool(news.ranges)
         if news.seen is None or (self._batches and news.seen <= self._batches[-1][0]):
             return
         self._batches.append((news.seen, self.rows, self.closed))

@@ -18,6 +18,8 @@ from watersmeet.spark.counters import METRICS, SHARDS, counters
 REASONS = {"window": "invalidated", "punctuation": "purged", "dead": "dead", "matched": "matched", "shed": "shed"}
 #: Where a shard's time goes.
 PARTS = ("decode", "load", "join", "emit", "order", "save")
+#: Of a stream, what is summed over the shards.
+SUMMED = ("rows_in", "late", "violations", "stored", "bytes", "closed")
 #: Keys that are told of a stream.
 HOTTEST = 5
 SECOND = 1_000_000
@@ -76,10 +78,13 @@ class RunEvents:
             seen = [t for t in (self._newest[i], stream["newest"]) if t is not None]
             self._newest[i] = stream["newest"] = max(seen, default=None)
         foremost = max((t for t in self._newest if t is not None), default=None)
-        shown = [Shown(s["rows_in"], s["closed"], s["newest"], s["keys"], s["scrambling"] or 0) for s in told]
-        for i, (stream, tuples) in enumerate(zip(told, self.forecast.after(shown), strict=True)):
-            newest, progress = stream["newest"], min(s["progress"][i] for s in shards)
-            stream["progress"] = progress if BEFORE_ALL < progress < AFTER_ALL else None
+        progress = [min(s["progress"][i] for s in shards) for i in range(len(told))]
+        foretold = self.forecast.after([_shown(s) for s in told])
+        if max(progress) >= AFTER_ALL:  # a stream that has ended closes all keys at once
+            foretold = [None] * len(told)
+        for stream, tuples, reached in zip(told, foretold, progress, strict=True):
+            newest = stream["newest"]
+            stream["progress"] = reached if BEFORE_ALL < reached < AFTER_ALL else None
             stream["lag"] = None if newest is None or foremost is None else (foremost - newest) / SECOND
             stream["predicted"] = None if tuples is None else round(tuples)
             each = stream["bytes"] / stream["stored"] if stream["stored"] else None
@@ -95,19 +100,22 @@ def of_streams(progress: StreamingQueryProgress) -> list[str]:
 
 def _merged(shards: Sequence[dict[str, Any]]) -> Event:
     """One stream, from what each shard says of it."""
-    sums = {
-        name: sum(s[name] for s in shards) for name in ("rows_in", "late", "violations", "stored", "bytes", "closed")
-    }
+    sums = {name: sum(s[name] for s in shards) for name in SUMMED}
     hot = [{"key": key, "rows": round(share * s["rows_in"])} for s in shards for key, share in s["hot"]]
     hot.sort(key=lambda h: (-h["rows"], h["key"]))
     return {
         "name": shards[0]["name"],
         **sums,
+        "ranges": max(s["ranges"] for s in shards),  # every shard is told of each
         "keys": sum(s["keys"] for s in shards) if "keys" in shards[0] else None,
         "newest": max((s["seen"] for s in shards if s["seen"] is not None), default=None),
         "scrambling": sum(s["scrambling"] for s in shards) if "scrambling" in shards[0] else None,
         "hot": [h | {"share": round(h["rows"] / sums["rows_in"], 4)} for h in hot[:HOTTEST]],
     }
+
+
+def _shown(s: Event) -> Shown:
+    return Shown(s["rows_in"], s["closed"], s["ranges"], s["newest"], s["keys"], s["scrambling"] or 0)
 
 
 def _others(progress: StreamingQueryProgress) -> dict[str, Event]:

@@ -22,8 +22,8 @@ def about_streams(join: RunningJoin[Any], batches: Sequence[Batch]) -> list[dict
     """Of each stream the rows of the batch and what is stored after it; nothing of groups behind another operator.
 
     `seen` is the newest event time of the whole stream, None if the batch brought none; `keys` are those of stored
-    tuples that the stream has not closed, `closed` those that it closed one by one in this batch; `hot` are the most
-    frequent keys of the batch and their shares of this shard's rows.
+    tuples that the stream has not closed, `closed` those that it closed one by one in this batch, `ranges` the
+    intervals of keys; `hot` are the most frequent keys of the batch and their shares of this shard's rows.
     """
     specs = join.query.streams
     if len(batches) != len(specs):
@@ -42,6 +42,7 @@ def about_streams(join: RunningJoin[Any], batches: Sequence[Batch]) -> list[dict
             "bytes": sum(s.bytes for s in states),
             "seen": batch.seen,
             "closed": _closed(spec, batch, join.arrivals[i]),
+            "ranges": 0 if batch.closings is None else len(batch.closings.ranges),
             "hot": _hottest(spec, join.arrivals[i]),
         }
         if isinstance(lists, ValueLists):
