@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
+from tests.dashboard.runs import batch
 from tests.dashboard.test_prometheus import parse
 from tests.spark.feeds import Feed, failure
 from watersmeet.dashboard.files import read_events
@@ -32,12 +33,12 @@ class House:
     def __init__(self, spark: SparkSession, folder: Path, batches: int = 4) -> None:
         self.a, self.b = Feed(spark, folder / "a", A), Feed(spark, folder / "b", B)
         chance = Random(3)
-        for batch in range(batches):
-            keys = range(20 * batch, 20 * batch + 20)
-            times = [60 * batch + chance.randint(0, 59) for _ in range(70)]
-            self.a.add_rows([(k, (60 * batch + 3 * (k % 20)) * SECOND, k) for k in keys])
+        for n in range(batches):
+            keys = range(20 * n, 20 * n + 20)
+            times = [60 * n + chance.randint(0, 59) for _ in range(70)]
+            self.a.add_rows([(k, (60 * n + 3 * (k % 20)) * SECOND, k) for k in keys])
             rows = [(chance.choice([*keys, 7]), t * SECOND, i, False) for i, t in enumerate(times)]
-            closed = [(k - 20, (60 * batch + 59) * SECOND, -1, True) for k in keys if k % 5]
+            closed = [(k - 20, (60 * n + 59) * SECOND, -1, True) for k in keys if k % 5]
             self.b.add_rows(rows + closed)
 
     def join(self, **options: Any) -> wm.Joined:
@@ -89,6 +90,8 @@ def test_all_outputs_say_what_the_progress_says(
     assert len(events) == len(batches) >= 4
     for event, said in zip(events, batches, strict=True):
         shards = said.pop("shards")
+        assert set(event) == {"v", *batch(0)}, "the fields that are documented, see tests/dashboard/test_documents.py"
+        assert all(set(s) == set(batch(0)["streams"][0]) for s in event["streams"])
         assert event["counters"] == said
         assert event["left"] == {
             "window": said["invalidated"],

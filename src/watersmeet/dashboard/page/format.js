@@ -32,6 +32,8 @@ export const percent = (share) => `${trim(share * 100)} %`;
 
 export const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
 
+export const day = (at) => new Date(at).toLocaleDateString("sv");
+
 export const stamp = (micros) =>
   micros == null ? "–" : new Date(micros / 1000).toISOString().replace("T", " ").slice(0, 19);
 

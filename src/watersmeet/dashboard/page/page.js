@@ -1,7 +1,7 @@
 // The live page: takes events as they come, keeps them by run, shows one batch in numbers and all of them in charts.
 
 import { Chart } from "./charts.js";
-import { bytes, clock, colour, count, make, millis, seconds, short } from "./format.js";
+import { bytes, clock, colour, count, day, make, millis, seconds, short } from "./format.js";
 import { drawPlan } from "./plan.js";
 import { hot, lastBatches, shards, streams, tiles } from "./tables.js";
 
@@ -55,7 +55,7 @@ const CHARTS = [
   { id: "skew", title: "Shard skew", hint: "Rows of the fullest shard over the mean of all; 1 is even.", format: (v) => (v == null ? "–" : short(Number(v.toFixed(2)))), series: (batches) => [{ name: "fullest / mean", colour: "var(--s0)", values: batches.map((b) => b.skew) }] },
 ];
 
-const charts = CHARTS.map((about) => new Chart(about, (i) => { state.hover = i; point(); }, pick));
+const charts = CHARTS.map((about) => new Chart(about, hover, pick));
 at("charts").append(...charts.map((chart) => chart.element));
 
 // ---------------------------------------------------------------- what is shown
@@ -63,6 +63,12 @@ at("charts").append(...charts.map((chart) => chart.element));
 const current = () => state.runs.get(state.run);
 const batches = () => current()?.batches ?? [];
 const chosen = () => state.pinned ?? batches().length - 1;
+
+function hover(i) {
+  if (i === state.hover) return;
+  state.hover = i;
+  point();
+}
 
 function pick(i) {
   if (i == null) return;
@@ -122,13 +128,17 @@ function heading() {
   at("error").hidden = !ended?.error;
   at("error").textContent = ended?.error ?? "";
   if (ended) say(ended.error ? "failed" : "finished", `${ended.error ? "failed" : "finished"} at ${clock(ended.at)}`);
+  else if (last && silent(last)) say("waiting", `no batch since ${clock(last.at)}`);
   else if (run) say("running", last ? `running, last batch at ${clock(last.at)}` : "running");
   else say("waiting", facts ? "waiting for the first batch" : "waiting for events");
   if (first) {
     const hidden = first.batch > 0 ? ` Batches before ${count(first.batch)} are not on this page.` : "";
-    at("footer").textContent = `${count(batches().length)} batches from ${clock(first.at)} to ${clock(last.at)}, your time.${hidden}`;
+    at("footer").textContent = `${count(batches().length)} batches, ${day(first.at)} ${clock(first.at)} to ${clock(last.at)} by your clock.${hidden}`;
   }
 }
+
+// A run whose end was never told, or one that waits for rows.
+const silent = (last) => Date.now() - Date.parse(last.at) > 1000 * Math.max(60, 5 * last.interval);
 
 function say(kind, text) {
   if (state.lost) [kind, text] = ["lost", "connection lost; trying again"];
@@ -168,6 +178,7 @@ at("batch").addEventListener("input", (event) => { state.hover = null; pick(Numb
 at("latest").addEventListener("click", () => { state.pinned = null; point(); });
 at("scrubber").addEventListener("submit", (event) => event.preventDefault());
 at("run").addEventListener("change", (event) => { state.run = event.target.value; state.pinned = state.hover = null; render(); });
+setInterval(heading, 5000);
 new ResizeObserver(render).observe(at("charts"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
 

@@ -10,13 +10,13 @@ export function tiles(batches, i) {
   const b = batches[i], so_far = batches.slice(0, i + 1);
   const total = (of) => sum(so_far.map(of));
   const foretold = b.streams.every((s) => s.predicted != null) ? sum(b.streams.map((s) => s.predicted)) : null;
-  const each = b.state.tuples ? ` ${count(b.state.bytes / b.state.tuples)} bytes each` : "";
+  const each = b.state.tuples ? `${count(b.state.bytes / b.state.tuples)} bytes a tuple` : "empty";
   const apart = total((x) => x.late + x.violations);
   return [
     tile("rows-in", "Rows in", short(b.rows_in / b.interval), "/s", `${count(total((x) => x.rows_in))} so far`),
     tile("rows-out", "Rows out", short(b.rows_out / b.interval), "/s", `${count(total((x) => x.rows_out))} so far`),
     tile("tuples", "Tuples in state", count(b.state.tuples), "", foretold == null ? "not predicted" : `${count(foretold)} predicted`),
-    tile("bytes", "State", ...bytes(b.state.bytes).split(" "), each || "empty"),
+    tile("bytes", "State", ...bytes(b.state.bytes).split(" "), each),
     tile("seconds", "Batch time", ...millis(b.seconds * 1000).split(" "), `${short(b.rows_in / b.seconds)} rows/s in it`),
     tile("apart", "Late, violating", count(b.late + b.violations), "", `${count(apart)} so far`),
   ];
