@@ -133,7 +133,7 @@ class RunningMultiway(PromisingJoin):
         """Tuples of keys that are finished go unread."""
         if not self.agreement.silent:
             dead = self.agreement.dead(i, arrivals.which, arrivals.keys)
-            self.counters.purged += int(np.count_nonzero(dead))
+            self.counters.dead += int(np.count_nonzero(dead))
             arrivals.which = arrivals.which[~dead]
 
     def _insert(self, i: int, which: Int64s) -> None:

@@ -80,11 +80,15 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
         yield from self._probe(other)
         rest = self.arrivals[other]
         useful = rest.times[rest.which] >= self.alive_from(other)
-        useful &= ~self.promises[build].closed(rest.which, rest.keys)
+        closed = self.promises[build].closed(rest.which, rest.keys)
+        self.counters.dead += int(np.count_nonzero(useful & closed))
+        useful &= ~closed
         self._store(other, useful)
         self._discard(build, effects[build])
         if self.unmatched.semi:
-            self._drop(0, self.unmatched.take_semi(0), effects[0])
+            found = self.unmatched.take_semi(0)
+            self._drop(0, found, effects[0])
+            self.counters.matched += int(found.size)
         for promises, effect in zip(self.promises, effects, strict=True):
             promises.mark_inside(effect)
         for i in (0, 1):
@@ -145,7 +149,8 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
         slots = arrivals.slots[closed]
         if slots.size:
             self._drop(i, slots, effect)
-            self.counters.purged += int(slots.size)
+            self.counters.dead += int(slots.size)
+            self.counters.inserted -= int(slots.size)
 
     def _drop(self, i: int, slots: Int64s, effect: Effect) -> None:
         """Drop tuples one by one; closed keys that thereby lost their last tuple may be announced."""

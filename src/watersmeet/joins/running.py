@@ -72,6 +72,10 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Progress of each stream, as far as the results of what it brought before have come out."""
         return self.progress
 
+    def scrambling(self) -> list[int]:
+        """The scrambling factor that each stream has shown, of joins that measure it."""
+        return []
+
     def output_punctuations(self) -> list[str]:
         """What the last step lets the output promise, each as JSON."""
         return []

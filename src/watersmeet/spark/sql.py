@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-import watersmeet as wm
 from watersmeet.errors import QueryError
 from watersmeet.model.spark_sql import SparkSQL
 from watersmeet.query.lowering import Known, Plan, Side, lower
 from watersmeet.query.reader import read
 from watersmeet.spark import conditions
 from watersmeet.spark.grouping import Grouped
+from watersmeet.spark.joining import join
 from watersmeet.spark.pipeline import Joined
 from watersmeet.spark.processor import KIND, NOTE, RESULT
 from watersmeet.spark.punctuations import expression
@@ -98,7 +98,7 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
     plan = lower(query, asked, {name: Known(s.time, s.order_by) for name, s in by_name.items()})
     sides = [_below(side, streams[side.stream]) for side in plan.sides]
     options: dict[str, Any] = {} if plan.every is None else {"algorithm": "general_lazy", "every": plan.every}
-    joined = wm.join(
+    joined = join(
         *sides,
         on=plan.on,
         how=plan.how,
