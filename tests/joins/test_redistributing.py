@@ -1,4 +1,4 @@
-"""Shards whose state is divided anew between batches go on as if nothing had happened; and states that are read back."""
+"""Shards whose state is divided anew between batches go on as if nothing had happened; states that are read back."""
 
 from __future__ import annotations
 
