@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from watersmeet.spark.joining import join
     from watersmeet.spark.pipeline import Joined
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
+    from watersmeet.spark.rescale import rescale_state
     from watersmeet.spark.session import configure, session
     from watersmeet.spark.sql import sql
+    from watersmeet.spark.state_reader import State, read_state
     from watersmeet.spark.streams import Stream, rows, stream
     from watersmeet.spark.write import write
 
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Grouped",
     "Joined",
+    "State",
     "Stream",
     "WatersmeetError",
     "bucket",
@@ -54,6 +57,8 @@ __all__ = [
     "min",
     "monitor",
     "ordered",
+    "read_state",
+    "rescale_state",
     "rows",
     "session",
     "sql",
@@ -73,6 +78,9 @@ _ROOMS = {
     "monitor": ".monitoring",  # one room up: it puts the listener and the live page together
     "configure": "session",
     "session": "session",
+    "State": "state_reader",
+    "read_state": "state_reader",
+    "rescale_state": "rescale",
     "sql": "sql",
     "Stream": "streams",
     "rows": "streams",

@@ -35,6 +35,7 @@ from watersmeet.spark.shard_report import about_streams
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.shards import Home
 
 #: Kinds of rows that leave the operator.
 RESULT, LATE, VIOLATION, PUNCTUATION, STATS = 0, 1, 2, 3, 9
@@ -117,7 +118,7 @@ class ShardProcessor(StatefulProcessor):
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
+        with _Working(self.join, header, store, Home(self.ids.index(shard), len(self.ids))) as working:
             order = order_of(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):
@@ -183,7 +184,7 @@ class ShardProcessor(StatefulProcessor):
 class _Working:
     """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: packing.Home) -> None:
+    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: Home) -> None:
         self.home = home
         self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
         self.cache = worker_cache.application_cache()

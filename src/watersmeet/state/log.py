@@ -243,14 +243,19 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     return True
 
 
-def _restore(join: HasState, entry: Entry, store: Store) -> None:
+def read(entry: Entry, store: Store) -> Segment:
+    """A segment that a header lists, or an error if it is not there, or not what was written."""
     data = store.read_segment(entry.id)
     if data is None:
         raise StateCorruptError(
             f"segment {entry.id} of the state is missing, though the header lists it.",
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
-    segment = unpack(entry.id, data, entry.checksum)
+    return unpack(entry.id, data, entry.checksum)
+
+
+def _restore(join: HasState, entry: Entry, store: Store) -> None:
+    segment = read(entry, store)
     if entry.kind == "rows":
         join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
     else:
