@@ -266,7 +266,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
 
     def promised_at(self, i: int) -> int | None:
         row = self.violations[i].slice(0, 1)
-        return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
+        time = self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
+        return None if time == BEFORE_ALL else time
 
     def output_punctuations(self) -> list[str]:
         order = self.promises[0].order if self.announced_ranges else None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.joins import JOINS, LISTENING, MULTIWAY
+from watersmeet.joins import JOINS, MULTIWAY, listens
 from watersmeet.model import durations
 from watersmeet.model.windows import RowsWindow, TimeWindow
 from watersmeet.spark.order_report import Progress, drawn, order_facts
@@ -121,15 +121,15 @@ def _stream(joined: Joined, i: int) -> dict[str, Any]:
         of = f"its {', '.join(spec.key)}" if spec.window.per_key else spec.name
         window = f"{spec.window.rows} rows of {of if spec.window.per_key else 'the stream'}"
         ends.append(f"{spec.window.rows} later rows of {of} have come and {names} {one} past the last of them")
-    listens = isinstance(joined.operator, LISTENING)
-    if listens and all(o.signs or o.known for o in others):
+    heard = listens(joined.operator)
+    if heard and all(o.signs or o.known for o in others):
         ends.append(f"{names} {these} closed its {', '.join(spec.key)}")
     facts = {
         "name": spec.name,
         "time": spec.time,
         "window": window,
         "delay": durations.spell(spec.delay),
-        "listens": listens,
+        "listens": heard,
         "punctuations": [*(k.promise.__class__.__name__.lower() for k in joined.streams[i].known)]
         + [sign.kind for sign in joined.streams[i].signs],
         "retention": f"a row is kept until {', or until '.join(ends)} (progress = newest time seen - delay)"

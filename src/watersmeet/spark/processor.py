@@ -30,6 +30,8 @@ from watersmeet.model.plain import plain_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
+from watersmeet.spark.inbox import Inbox
+from watersmeet.spark.measuring import measuring_of
 from watersmeet.spark.ordering import order_of
 from watersmeet.state import cache as caches
 from watersmeet.state import log
@@ -154,7 +156,8 @@ class ShardProcessor(StatefulProcessor):
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
-        inboxes = [packing.Inbox(spec) for spec in self.query.streams]
+        measuring = measuring_of(self.join)
+        inboxes = [Inbox(spec, measuring) for spec in self.query.streams]
         for frame in rows:
             for stream, seen, count, blob, kind in zip(
                 frame["stream"], frame["seen"], frame["rows"], frame["blob"], frame["kind"], strict=True
@@ -201,21 +204,22 @@ class _Working:
         if token:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._open(join, store)
+        self._open(join, header, store)
         if header.batches:
             self.found["rebuilt"] = 1
             log.rebuild(self.join, header, self.store)
 
-    def _open(self, join: Join, store: SparkStore) -> None:
+    def _open(self, join: Join, header: log.Header, store: SparkStore) -> None:
         self.store = store
         self.join = join.start(MappedArrays(self.folder))
         self.join.owns(self.home)
+        self.join.attach(header.segments, lambda entry: log.read_entry(store, entry).rows)
 
     def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""
         if not caches.complete(self.folder):
             return False
-        self._open(join, store)
+        self._open(join, header, store)
         if not caches.load(self.join, self.folder):
             return False
         if token == header.token:
