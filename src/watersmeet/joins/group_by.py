@@ -162,6 +162,9 @@ class RunningGroupedJoin(RunningJoin[Any]):
     def owns(self, mine: Mine) -> None:
         self.join.owns(mine)
 
+    def measured(self) -> dict[str, Any]:
+        return self.join.measured()
+
     def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:
         self.join.attach(entries, read)
         self.apart = self.join.apart

@@ -226,6 +226,10 @@ class RunningWOJoin(RunningGeneralLazy):
         """By event time; streams whose tuples are never late by that say nothing before they end."""
         return min(self.reached())
 
+    def measured(self) -> dict[str, Any]:
+        factors = [self.buffers.allowance(j) for j in range(len(self.own))]
+        return super().measured() | {"scrambling": factors, "strategy": self.strategy}
+
     # ------------------------------------------------------------ the durable form
 
     def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:

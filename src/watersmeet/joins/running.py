@@ -77,6 +77,10 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Progress of each stream, as far as the results of what it brought before have come out."""
         return self.progress
 
+    def measured(self) -> dict[str, Any]:
+        """What the join has measured of its streams and goes by, as JSON; times are microseconds."""
+        return {"delays": [d and d.delay for d in self.delays]} if any(self.delays) else {}
+
     def output_punctuations(self) -> list[str]:
         """What the last step lets the output promise, each as JSON."""
         return []

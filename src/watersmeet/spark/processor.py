@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -151,7 +152,8 @@ class ShardProcessor(StatefulProcessor):
                 yield self.sheet.notes(PUNCTUATION, said)
             stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
-            stats |= about_order | {"progress": working.join.reached()}
+            stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            stats |= about_order | working.join.measured() | {"progress": working.join.reached()}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:

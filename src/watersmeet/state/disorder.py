@@ -19,6 +19,8 @@ from watersmeet.state.keys import Int64s
 
 #: Entries that are remembered of running maxima before the older ones are thinned, and of a sorted tail.
 ROOM = 1 << 13
+#: Tuples after which what was shown becomes older.
+PERIOD = 1000
 
 _NONE = np.empty(0, np.int64)
 
@@ -212,9 +214,9 @@ class Disorder:
     before have shown. Until the first period is over nothing is known, and `recent` is the number of tuples.
     """
 
-    def __init__(self, name: str = "", arrays: Arrays | None = None, room: int = ROOM, period: int = 1000) -> None:
+    def __init__(self, name: str = "", arrays: Arrays | None = None, room: int = ROOM, period: int = 0) -> None:
         self.maxima = RunningMaxima(name, arrays, room)
-        self.period = period
+        self.period = period or PERIOD
         self.count = 0
         self.scrambling = 0
         self._level, self._now, self._before, self._periods = 0, 0, 0, 0
