@@ -22,6 +22,7 @@ from watersmeet.state.groups import GONE, GroupState
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.merging import Mine
 from watersmeet.state.order import Order, Ranges
+from watersmeet.state.shelf import ReadEntry
 
 
 class Startable(Protocol):
@@ -163,6 +164,13 @@ class RunningGroupedJoin(RunningJoin[Any]):
 
     def owns(self, mine: Mine) -> None:
         self.join.owns(mine)
+
+    def measured(self) -> dict[str, Any]:
+        return self.join.measured()
+
+    def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:
+        self.join.attach(entries, read)
+        self.apart = self.join.apart
 
     def notes(self) -> dict[str, Any]:
         return self.join.notes()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.running import RunningJoin, spell_punctuations
-from watersmeet.model.batches import Batch
+from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.state.keys import encode
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.merging import Mine
@@ -38,7 +38,8 @@ class PromisingJoin(RunningJoin[ValueLists]):
 
     def promised_at(self, i: int) -> int | None:
         row = self.violations[i].slice(0, 1)
-        return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
+        time = self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
+        return None if time == BEFORE_ALL else time
 
     def output_punctuations(self) -> list[str]:
         order = self.promises[0].order if self.announced_ranges else None

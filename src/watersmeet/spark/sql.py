@@ -79,7 +79,8 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
 
     A window in brackets replaces that of the stream; time, delay and punctuations are the stream's. The windows are
     ``[RANGE 12 HOURS]``, ``[ROWS 1000]``, ``[PARTITION BY key ROWS 5]``, ``[UNBOUNDED]`` and ``[NOW]``; with
-    ``[RANGE … SLIDE 5 MINUTES]`` results come when all streams have passed a multiple of five minutes.
+    ``[RANGE … SLIDE 5 MINUTES]`` results come when all streams have passed a multiple of five minutes. ``[AUTO]``, for
+    all streams alike, says that there is no window: what is kept follows from the order of the keys.
 
     Conditions on one stream, and columns that nothing names, are left behind below the join. A group comes out once,
     when it is final; within ``ISTREAM(…)`` in every batch that changes it. See docs/cql.md for what a query may say.
@@ -103,6 +104,7 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
         on=plan.on,
         how=plan.how,
         where=None if plan.where is None else plan.where.sql(SparkSQL),
+        window="auto" if plan.auto else None,
         allow_unbounded=all(one.window is not None for one in asked.inputs),
         **options,
     )

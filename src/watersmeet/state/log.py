@@ -185,6 +185,7 @@ class HasState(Protocol):
     streams: list[StreamState[Any]]
     progress: list[int]
     arrivals: list[Arrivals]
+    apart: frozenset[str]  # kinds of deltas that are not taken up again: whoever needs one reads it
 
     def alive_from(self, i: int) -> int: ...
 
@@ -255,6 +256,8 @@ def read(entry: Entry, store: Store) -> Segment:
 
 
 def _restore(join: HasState, entry: Entry, store: Store) -> None:
+    if entry.kind in join.apart:
+        return
     segment = read(entry, store)
     if entry.kind == "rows":
         join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
@@ -285,7 +288,7 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
             rewritten = True
             removed += [e.id for e in known if (e.kind, e.stream) == (delta.kind, delta.stream)]
         if delta.removed:
-            rewritten = True
+            rewritten |= delta.kind not in join.apart
             removed += delta.removed
         writer.note(delta)
     gone = set(removed)
