@@ -83,7 +83,7 @@ def run_one(
     settings: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """One contender in a process of its own: its measurements, or what went wrong if it did not finish."""
-    command = [sys.executable, "-m", "benchmarks.peers", contender, case] + ["--quick"] * quick
+    command = [sys.executable, "-m", "benchmarks.contenders", contender, case] + ["--quick"] * quick
     command += [f"--set={name}={value}" for name, value in (settings or {}).items()]
     log = data.scratch("logs") / f"{case}-{contender}.log"
     began = time.monotonic()

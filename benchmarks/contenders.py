@@ -1,6 +1,6 @@
 """The contenders: what each asks of Spark, over the same files, with the same sink and the same two partitions.
 
-    python -m benchmarks.peers native-memory steady-200k [--quick] [--set spark.name=value]
+    python -m benchmarks.contenders native-memory steady-200k [--quick] [--set spark.name=value]
 
 runs one of them in this process and prints its measurements as JSON on the last line.
 """
@@ -216,7 +216,7 @@ def _bytes_per_steady_batch(checkpoint: Path, batches: list[dict[str, Any]]) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.contenders")
     parser.add_argument("contender", choices=CONTENDERS)
     parser.add_argument("case", choices=CASES | SEVERAL)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the data")
