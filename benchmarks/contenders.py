@@ -172,7 +172,7 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
         query.processAllAvailable()
         progress = [json.loads(p.json) for p in query.recentProgress if p.numInputRows > 0]
         query.stop()
-        batches = [_batch(p, phase) for p, phase in zip(progress, case.phases, strict=True)]
+        batches = [batch(p, phase) for p, phase in zip(progress, case.phases, strict=True)]
         first = next(b["ended"] for b in batches if b["results"] > 0)
         return Run(
             contender=name,
@@ -189,7 +189,7 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def _batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
+def batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
     durations = progress["durationMs"]
     began = datetime.fromisoformat(progress["timestamp"]).timestamp()
     operators, observed = progress["stateOperators"], progress["observedMetrics"]
