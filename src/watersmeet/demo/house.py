@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import watersmeet as wm
 from watersmeet.demo.measuring import Run
-from watersmeet.spark.source import register
 from watersmeet.workload import SECOND, AuctionHouse
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class Demo:
 
     def joined(self, spark: SparkSession) -> wm.Joined:
         """The join, not yet running."""
-        register(spark)
         window, delay = f"{WINDOW} seconds", f"{DELAY} seconds"
         auction_df, bid_df = self._read(spark, "auctions"), self._read(spark, "bids").where("NOT closed")
         auctions = wm.stream(auction_df, time="opened_at", window=window, name="auctions")

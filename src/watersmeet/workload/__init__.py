@@ -3,9 +3,11 @@
 from watersmeet.workload.arrivals import SECOND, delivery_times, merge_by_time, poisson_arrivals
 from watersmeet.workload.auctions import AuctionHouse
 from watersmeet.workload.drifting import Drifting
+from watersmeet.workload.nexmark import Nexmark
 from watersmeet.workload.punctuated import Punctuated
 from watersmeet.workload.scrambled import BURST, DIP, Scrambled, Swing, three_streams
-from watersmeet.workload.tables import ORIGIN, STREAMS, TableStream
+from watersmeet.workload.streams import STREAMS
+from watersmeet.workload.tables import ORIGIN, TableStream
 
 __all__ = [
     "BURST",
@@ -15,6 +17,7 @@ __all__ = [
     "STREAMS",
     "AuctionHouse",
     "Drifting",
+    "Nexmark",
     "Punctuated",
     "Scrambled",
     "Swing",
