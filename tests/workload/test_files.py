@@ -4,12 +4,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from watersmeet.workload import STREAMS
 from watersmeet.workload.files import save, save_stream
 from watersmeet.workload.scrambled import Scrambled, cut
-from watersmeet.workload.tables import STREAMS
 
 
-@pytest.mark.parametrize("name", sorted(STREAMS))
+@pytest.mark.parametrize("name", ["auctions", "bids", "left", "wide_right"])
 def test_a_streams_files_hold_what_it_delivers(name, tmp_path):
     stream = STREAMS[name]({"rate": "500", "seed": "3"})
     paths = save_stream(stream, tmp_path / name, seconds=2.5, per_file=1.0)
