@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from benchmarks import data, report
 from benchmarks import optimizer_report as told
-from benchmarks.plans import judge
+from benchmarks.plans import judge, warm_up
 from benchmarks.spark import RESULTS, describe
 from watersmeet.cost.calibration import calibrate
 from watersmeet.cost.machine import Machine, here, save
@@ -117,6 +117,7 @@ def main() -> None:
             machine, _ = calibrate(options.quick, say=console.print)
             if not options.quick:
                 save(machine)
+        warm_up()
         results["about"] = describe(Case(), options.quick)
         results["loads"] |= run_all(chosen, machine, options.quick, console)
         stored.write_text(json.dumps(results))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from watersmeet.cost.figures import LIST_BYTES
+from watersmeet.cost.figures import LIST_BYTES, assumed
 from watersmeet.cost.machine import DEFAULT, Machine
 from watersmeet.cost.parameters import Order, Parameters
 from watersmeet.cost.work import Work
-from watersmeet.joins import JOINS, LISTENING, plan
+from watersmeet.joins import listens, plan
 from watersmeet.model.batches import Batch
 from watersmeet.optimizer.order import best_order, cost_of, heuristic
 from watersmeet.optimizer.plan import Plan
@@ -68,7 +68,8 @@ def contenders(streams: Steady) -> list[Contender]:
     n = len(streams.rates)
     if n == 2:
         tried = [Contender(name, tuple(options.items())) for name, options in OF_TWO]
-        return [c for c in tried if not streams.closings or issubclass(JOINS[c.algorithm], LISTENING)]
+        heard = (listens(plan(streams.query, c.algorithm, **dict(c.options))) for c in tried)
+        return [c for c, hears in zip(tried, heard, strict=True) if hears or not streams.closings]
     orders = list(permutations(range(n)))
     if len(orders) > MOST_ORDERS:
         picked = np.random.default_rng(5).permutation(len(orders))[:MOST_ORDERS]
@@ -126,6 +127,18 @@ def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> 
     }
 
 
+def warm_up() -> None:
+    """Load, and the first time compile, what the plans run."""
+    for small in (Steady((20, 20), (1.0, 1.0), (9, 9)), Steady((20, 20), (1.0, 1.0), (9, 9), closings=3.0)):
+        for n in range(2, 6):
+            streams = Steady(
+                small.rates[:1] * n, small.windows[:1] * n, small.distinct[:1] * n, closings=small.closings
+            )
+            steps = list(streams.steps(3))
+            for algorithm in {c.algorithm: c for c in contenders(streams)}.values():
+                run(algorithm, streams, steps)
+
+
 def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
     """What a first run has measured of the streams."""
     query = streams.query
@@ -143,11 +156,9 @@ def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
 
 def given(streams: Steady) -> Parameters:
     """The same without a run: what the load was made with."""
-    from watersmeet.cost.figures import assumed
-
     p = assumed(streams.query)
     each = []
-    for s, rate, window, keys in zip(p.streams, streams.rates, streams.windows, streams.keys, strict=True):
+    for s, rate, window, keys in zip(p.streams, streams.rates, streams.windows, streams.distinct, strict=True):
         distinct = min(keys + streams.closings * window, max(rate * window, 1.0))
         each.append(replace(s, rate=rate, distinct=max(1.0, distinct), punctuation_rate=streams.closings))
     return replace(p, streams=tuple(each))
@@ -174,7 +185,7 @@ def judge(streams: Steady, machine: Machine, repetitions: int) -> Iterator[dict[
         "streams": {
             "rates": streams.rates,
             "windows": streams.windows,
-            "keys": streams.keys,
+            "keys": streams.distinct,
             "closings": streams.closings,
         },
         "chosen": {by: c.name for by, c in taken.items()},

@@ -46,7 +46,7 @@ class Streams:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.feeds = [Feed(spark, folder / n, f"key long, {n}_ts timestamp, {n}_n long") for n in "ab"]
-        for step in LOAD.steps(SECONDS, interval=3.0):
+        for step in LOAD.steps(SECONDS, batch=3.0):
             for feed, spec, batch in zip(self.feeds, LOAD.query.streams, step, strict=True):
                 times = batch.rows.column(spec.time).cast(pa.timestamp("us", "UTC"))
                 rows = batch.rows.set_column(1, spec.time, times)

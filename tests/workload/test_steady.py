@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.errors import QueryError
 from watersmeet.workload.steady import Steady
 
 LOAD = Steady((200, 50), (4.0, 2.0), (30, 10), closings=5.0)
@@ -39,8 +38,3 @@ def test_the_same_for_a_seed_and_none_without_closings() -> None:
     assert np.array_equal(columns(LOAD, 1, 5)[1], columns(LOAD, 1, 5)[1])
     plain = Steady((5, 5), (1.0, 1.0), (3, 3))
     assert all(batch.closings is None for step in plain.steps(3) for batch in step)
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(QueryError, match="are of the same streams, two or more"):
-        Steady((1.0,), (1.0,), (1,))

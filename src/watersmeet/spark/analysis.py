@@ -92,7 +92,7 @@ def _active(spark: SparkSession, names: Sequence[str], metrics: str) -> Any:
     for query in spark.streams.active:
         batches = (counters(progress, metrics=metrics) for progress in query.recentProgress)
         shards = next((batch["shards"] for batch in batches if batch), ())
-        if any(shard.get("streams") == list(names) for shard in shards):
+        if any([s["name"] for s in shard.get("streams", ())] == list(names) for shard in shards):
             found.append(query)
     if len(found) != 1:
         many = f"{len(found)} queries" if found else "no query that has run a batch"

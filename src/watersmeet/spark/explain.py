@@ -16,7 +16,7 @@ from watersmeet.spark.analysis import Analysis
 from watersmeet.spark.cautions import cautions
 from watersmeet.spark.explained import lines
 from watersmeet.spark.order_report import order_facts
-from watersmeet.spark.retention import stream_facts
+from watersmeet.spark.retention import bounds, stream_facts
 from watersmeet.spark.session import REQUIRED
 from watersmeet.spark.statistics import Given, Known, known
 
@@ -60,6 +60,7 @@ def explain(joined: Joined, analysis: Analysis | None = None, statistics: Given 
         "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
         "shards": shards,
         "divided": "one because rows of a whole stream are counted" if counted else "keys divided by hash",
+        **bounds(joined),
         **({"order": order_facts(joined, figures)} if isinstance(joined.operator, MULTIWAY) else {}),
         "streams": [stream_facts(joined, i) | _numbers(plan, figures, i) for i in range(len(query.streams))],
         "statistics": {"source": figures.source, "text": figures.text},

@@ -13,6 +13,8 @@ def lines(f: dict[str, Any]) -> list[str]:
     asked = ", asked for by name" if f["forced"] else ""
     title = f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"
     out = [title + asked, f"  {f['mode']}, {f['shards']} shards, {f['divided']}"]
+    if "keeps" in f:
+        out.append(f"  keeps what the keys' own order asks for: {f['keeps']}")
     if "order" in f:
         out.append(f"  order: {f['order']['text']}")
     for s in f["streams"]:

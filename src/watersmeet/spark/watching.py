@@ -17,7 +17,7 @@ from watersmeet.cost.machine import here
 from watersmeet.cost.options import cost_of_join
 from watersmeet.cost.parameters import Parameters, Statistics
 from watersmeet.errors import QueryError
-from watersmeet.joins import JOINS, LISTENING, Join, name_of
+from watersmeet.joins import JOINS, Join, listens, name_of
 from watersmeet.joins.group_by import GroupedJoin, RunningGroupedJoin
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.running import RunningJoin
@@ -69,7 +69,7 @@ class Watch:
     def figures(self) -> Parameters:
         """As measured; the stay of a tuple is that of earlier batches, so that this one's can be foretold from it."""
         p = measured(self.running.query, self.streams)
-        if not isinstance(self.join, LISTENING):
+        if not listens(self.join):
             return p
         each = []
         for i, (s, (stored, came)) in enumerate(zip(p.streams, self.stays, strict=True)):

@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import QueryError
 from watersmeet.model.batches import Batch
 from watersmeet.model.punctuations import Closings
-from watersmeet.model.queries import JoinQuery
-from watersmeet.workload.arrivals import SECOND
-from watersmeet.workload.punctuated import stream_spec
+from watersmeet.workload.arrivals import SECOND, Columns, Times
+from watersmeet.workload.several import Several
 
 
 @dataclass(frozen=True)
-class Steady:
-    """Streams a, b, c, … with so many tuples a second, windows in seconds, and keys that live at one time.
+class Steady(Several):
+    """As `Several`, of keys that come and go.
 
-    Stream i draws from the first `keys[i]` of the keys that live. With `closings`, so many keys a second retire, the
-    oldest first, new ones come in their place, and all streams say so at once. The same for a seed.
+    With `closings`, so many keys a second retire, the oldest first, new ones come in their place, and all streams say
+    so at once. Stream i draws from the oldest `distinct[i]` of the keys that live.
     """
 
-    rates: tuple[float, ...]
-    windows: tuple[float, ...]
-    keys: tuple[int, ...]
     closings: float = 0.0
-    seed: int = 7
 
-    def __post_init__(self) -> None:
-        if not 2 <= len(self.rates) == len(self.windows) == len(self.keys) or min(self.keys) < 1:
-            raise QueryError("`rates`, `windows` and `keys` are of the same streams, two or more, with a key at least.")
+    def rows(self, i: int, seconds: float) -> Columns:
+        made = super().rows(i, seconds)
+        return {**made, "key": made["key"] + self._retired(made["ts"])}
 
-    @property
-    def query(self) -> JoinQuery:
-        named = zip("abcdefgh", self.windows, strict=False)
-        return JoinQuery(tuple(stream_spec(name, window) for name, window in named))
+    def steps(self, seconds: float, batch: float = 1.0) -> Iterator[list[Batch]]:
+        begin = 0
+        for step in super().steps(seconds, batch):
+            end = (step[0].seen or 0) + 1
+            said = self._said(begin, end)
+            yield [replace(b, closings=said) for b in step]
+            begin = end
 
-    def steps(self, seconds: float, interval: float = 1.0) -> Iterator[list[Batch]]:
-        """Batches of all streams, each of `interval` seconds of event time."""
-        random, query = np.random.default_rng(self.seed), self.query
-        counted = np.zeros(len(self.rates), np.int64)
-        for n in range(round(seconds / interval)):
-            begin, end = (round((n + k) * interval * SECOND) for k in (0, 1))
-            step = []
-            for i, spec in enumerate(query.streams):
-                count = random.poisson(self.rates[i] * interval)
-                times = np.sort(random.integers(begin, end, count))
-                keys = self._retired(times) + random.integers(0, self.keys[i], count)
-                numbers = np.arange(counted[i], counted[i] + count)
-                counted[i] += count
-                rows = pa.record_batch([pa.array(c) for c in (keys, times, numbers)], schema=spec.schema)
-                step.append(Batch(rows, end - 1, closings=self._said(begin, end)))
-            yield step
-
-    def _retired(self, times: np.ndarray) -> np.ndarray:
+    def _retired(self, times: Times) -> Times:
         """How many keys are gone at these times: key k at (k + 1) / closings."""
         return np.floor(times * (self.closings / SECOND)).astype(np.int64)
 
