@@ -1,4 +1,4 @@
-"""Many faults, one after the other: seeded, each written down as soon as it is through, so that a run can go on later."""
+"""Many faults, one after the other: seeded, and each written down at once, so that a run can go on later."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def one(planned: Planned, seed: int, machine: Machine, scratch: Path) -> dict[st
 
 
 def line(outcome: dict[str, Any]) -> str:
-    seen = "; ".join(outcome["seen"])
-    return f"{outcome['number']:4d}  {outcome['kind']:24} {outcome['case']:7} {outcome['seconds']:6.1f} s  {outcome['outcome']}  ({seen})"
+    what = f"{outcome['number']:4d}  {outcome['kind']:24} {outcome['case']:7} {outcome['seconds']:6.1f} s"
+    return f"{what}  {outcome['outcome']}  ({'; '.join(outcome['seen'])})"
 
 
 def read(results: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Queries with a known answer: streams as parquet files, made from a seed, and what DuckDB says the result is.
 
 A file of a stream is a batch of it (`maxFilesPerTrigger` is 1), so which rows are late follows from the files alone,
-whatever is killed and whenever files are handed out. Rows carry their number; keys come, live for a while and are closed
-by stream b (some closings get lost); some rows come late, some have no key or no time. The last file ends its stream.
+whatever is killed and whenever files are handed out. Rows carry their number; keys come, live for a while and are
+closed by stream b (some closings get lost); some rows come late, some have no key or no time. The last file ends its
+stream.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def _pair(join: str) -> str:
 
 def _three() -> str:
     near = " AND ".join(f"{s}_ts >= greatest(a_ts, b_ts, c_ts) - {WINDOWS[s] * SECOND}" for s in "abc")
-    return f"SELECT a.k, a_ts, a_n, a_v, b_ts, b_n, b_v, c_ts, c_n, c_v FROM a, b, c WHERE a.k = b.k AND a.k = c.k AND {near}"
+    columns = "a.k, a_ts, a_n, a_v, b_ts, b_n, b_v, c_ts, c_n, c_v"
+    return f"SELECT {columns} FROM a, b, c WHERE a.k = b.k AND a.k = c.k AND {near}"
 
 
 def _groups(streams: list[wm.Stream]) -> Any:
@@ -178,32 +180,35 @@ def answer(name: str, folder: Path) -> Answer:
     database = duckdb.connect()
     late: Bag = Counter()
     for s in CASES[name].streams:
-        on_time: list[tuple[Any, ...]] = []
-        progress: int | None = None
-        for path in sorted((folder / "all" / s).iterdir()):
-            table = pq.read_table(path)
-            times = table.column(f"{s}_ts").cast(pa.int64()).to_pylist()
-            names = ("k", f"{s}_n", f"{s}_v", f"{s}_closed", f"{s}_over")
-            rows = list(zip(*(table.column(c).to_pylist() for c in names), strict=True))
-            for ts, (k, n, v, closed, over) in zip(times, rows, strict=True):
-                if closed or over:
-                    continue
+        files = [pq.read_table(path) for path in sorted((folder / "all" / s).iterdir())]
+        on_time, behind = _divided(files, s, hear_closings=name != "inner")
+        late.update((s, number) for number in behind)
+        database.register(s, on_time)
+    return Answer(Counter(database.sql(CASES[name].sql).fetchall()), late)
+
+
+def _divided(files: list[pa.Table], s: str, *, hear_closings: bool) -> tuple[pa.Table, list[int]]:
+    """Tuples of a stream that are on time, and the numbers of those that are not."""
+    on_time: list[tuple[Any, ...]] = []
+    late: list[int] = []
+    progress: int | None = None
+    for table in files:
+        names = (f"{s}_n", f"{s}_v", f"{s}_closed", f"{s}_over")
+        times = table.column(f"{s}_ts").cast(pa.int64()).to_pylist()
+        columns = [table.column("k").to_pylist(), times, *(table.column(c).to_pylist() for c in names)]
+        seen = [progress] if progress is not None else []
+        for k, ts, n, v, closed, over in zip(*columns, strict=True):
+            if not closed and not over:
                 if ts is None or (progress is not None and ts < progress):
-                    late[(s, n)] += 1
+                    late.append(n)
                 else:
                     on_time.append((k, ts, n, v))
-            plain = name == "inner"  # there signs are filtered away before anyone sees their time
-            seen = [
-                t for t, (*_, c, o) in zip(times, rows, strict=True) if t is not None and not o and not (plain and c)
-            ]
-            progress = max([*(t - DELAY * SECOND for t in seen), *([progress] if progress is not None else [])])
-        columns = list(zip(*on_time, strict=True))
-        kinds = (pa.int64(), pa.int64(), pa.int64(), pa.float64())
-        made = pa.table(
-            [pa.array(c, t) for c, t in zip(columns, kinds, strict=True)], ["k", f"{s}_ts", f"{s}_n", f"{s}_v"]
-        )
-        database.register(s, made)
-    return Answer(Counter(database.sql(CASES[name].sql).fetchall()), late)
+            if ts is not None and not over and (hear_closings or not closed):
+                seen.append(ts - DELAY * SECOND)
+        progress = max(seen)
+    kinds = {"k": pa.int64(), f"{s}_ts": pa.int64(), f"{s}_n": pa.int64(), f"{s}_v": pa.float64()}
+    arrays = [pa.array(c, t) for c, t in zip(zip(*on_time, strict=True), kinds.values(), strict=True)]
+    return pa.table(arrays, list(kinds)), late
 
 
 def output(name: str, folder: Path) -> Answer:

@@ -52,7 +52,8 @@ class Cluster:
         """One daemon of the cluster; for the master, its address."""
         self.folder.mkdir(parents=True, exist_ok=True)
         spec = find_spec("pyspark")
-        assert spec is not None and spec.submodule_search_locations, "PySpark is installed"
+        assert spec is not None, "PySpark is installed"
+        assert spec.submodule_search_locations, "it is a package"
         home = Path(spec.submodule_search_locations[0])
         kind = "master.Master" if name == "master" else "worker.Worker"
         log = self.folder / f"{name}.log"

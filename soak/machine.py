@@ -1,4 +1,4 @@
-"""Where trials run: a driver that is started again when it was killed, alone or on a cluster, and its working states."""
+"""Where trials run: a driver, started again when it was killed, alone or on a cluster, and its working states."""
 
 from __future__ import annotations
 

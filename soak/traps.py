@@ -1,8 +1,8 @@
 """Moments at which a process of the query can be held, so that it can be killed there.
 
 Only processes that the soak starts know of them: `soak.daemon` installs them in Python workers, `soak.driver` asks for
-its own. A trap is armed by a file in the folder that `SOAK_TRAPS` names. The first process to reach the moment takes the
-file (a rename, so one only can), which tells who waits there, and goes on when the file is gone.
+its own. A trap is armed by a file in the folder that `SOAK_TRAPS` names. The first process to reach the moment takes
+the file (a rename, so one only can), which tells who waits there, and goes on when the file is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CACHE = "SOAK_CACHE"
 LONGEST_WAIT = 120.0  # seconds; after that the process goes on, and the trial that forgot it fails
 BETWEEN_LOOKS = 0.01
 
-#: In workers: name → (module, name in it, after how many calls of one task).
+#: In workers: name → (module, name in it of what has just been done).
 MOMENTS = {
     "half-written": ("watersmeet.state.log", "_Writer._put"),
     "state-written": ("watersmeet.state.log", "commit"),
