@@ -2,9 +2,9 @@
 
     python -m benchmarks.recovery [--rows 5000000] [--contender NAME] [--out DIR]
 
-Each contender joins until its state holds the rows, and is killed (kill -9, driver and JVM). Then one small batch more is
-handed out and a new process is started on the same checkpoint. What counts is the time from that start to the commit
-of the batch, the start of Python, Java and Spark included, which `floor` measures alone: the same batch without a state.
+Each contender joins until its state holds the rows, and is killed (kill -9, driver and JVM). Then one small batch more
+is handed out and a new process is started on the same checkpoint. What counts is the time from that start to the commit
+of the batch, the start of Python, Java and Spark included, which `floor` measures alone: the batch without a state.
 """
 
 import argparse
@@ -97,8 +97,8 @@ def run(name: str, rows: int) -> dict[str, Any]:
         hand_out(folder, range(BUILDING))
         built = _run_child(contender, folder, LONGEST_BUILD, _told)
     hand_out(folder, range(BUILDING, BUILDING + 1))
-    commit = folder / "checkpoint" / "commits" / str(0 if floor else BUILDING)
-    back = _run_child(contender, folder, LONGEST_RECOVERY, lambda f: commit.exists())
+    before = _commits(folder)
+    back = _run_child(contender, folder, LONGEST_RECOVERY, lambda f: _commits(f) > before)
     told = json.loads((folder / "told.json").read_text())
     if not floor and built["results"] + told["results"] != expected:
         raise AssertionError(f"{name}: {built['results']} + {told['results']} results, not {expected}")
@@ -112,6 +112,12 @@ def run(name: str, rows: int) -> dict[str, Any]:
         "checkpoint_mb": round(size / 2**20, 1),
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def _commits(folder: Path) -> int:
+    """The number of the last batch in the commit log."""
+    log = folder / "checkpoint" / "commits"
+    return max((int(f.name) for f in log.iterdir() if f.name.isdigit()), default=-1) if log.exists() else -1
 
 
 def _told(folder: Path) -> bool:
