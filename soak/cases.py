@@ -33,6 +33,8 @@ DDL = "k bigint, {s}_ts timestamp, {s}_n bigint, {s}_v double, {s}_closed boolea
 #: What is compared of a result; what kind of row it was is not.
 COLUMNS = ("{s}_ts", "{s}_n", "{s}_v")
 
+MICROS = pa.timestamp("us", "UTC")  # Spark's own files have nanoseconds
+
 Bag = Counter[tuple[Any, ...]]
 
 
@@ -154,7 +156,7 @@ def _oldest(ts: int, rows: int) -> int:
 def _table(s: str, rows: list[tuple[Any, ...]]) -> pa.Table:
     kinds = {
         "k": pa.int64(),
-        f"{s}_ts": pa.timestamp("us", "UTC"),
+        f"{s}_ts": MICROS,
         f"{s}_n": pa.int64(),
         f"{s}_v": pa.float64(),
         f"{s}_closed": pa.bool_(),
@@ -216,7 +218,7 @@ def output(name: str, folder: Path) -> Answer:
     results: Bag = Counter()
     for part in sorted((folder / "results").glob("batch=*/*.parquet")):
         table = pq.read_table(part).select(CASES[name].columns)
-        columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
+        columns = [c.cast(MICROS).cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
         results.update(zip(*(c.to_pylist() for c in columns), strict=True))
     late: Bag = Counter()
     for part in sorted((folder / "late").glob("batch=*/*.parquet")):

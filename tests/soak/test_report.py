@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soak import report
+from soak import faults, report
 
 
 def test_the_page_is_filled_from_the_results(tmp_path: Path) -> None:
