@@ -96,6 +96,7 @@ class RunningMultiway(PromisingJoin):
         self.announced, self.announced_ranges = self.agreement.announced, self.agreement.announced_ranges
         self.counters.announced = sum(rows.num_rows for rows in self.announced)
         self.counters.announced_ranges = len(self.announced_ranges)
+        self.counters.closings = sum(p.remembered for p in self.promises)
         self.counters.stored = sum(map(len, self.streams))
         self.counters.stale = sum(map(self._stale, range(len(self.own)))) if self.expiration else 0
 

@@ -102,6 +102,7 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
         for i in (0, 1):
             # rows that a forgotten closing had purged must not come back
             self.streams[1 - i].shed |= self.promises[i].trim()
+        self.counters.closings = sum(p.remembered for p in self.promises)
         yield from self._padded()
 
     # ------------------------------------------------------------ tuples in

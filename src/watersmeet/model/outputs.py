@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Work of one batch on one shard. `stored`, `waiting`, `parked`, `stale`, `open_groups` and `state_bytes` tell
-    what is there after it, all others count events of the batch."""
+    """Work of one batch on one shard. `closings`, `stored`, `waiting`, `parked`, `stale`, `open_groups` and
+    `state_bytes` tell what is there after it, all others count events of the batch."""
 
     rows_in: int = 0
     late: int = 0
@@ -28,6 +28,7 @@ class Counters:
     matched: int = 0  # tuples that left it at their first match, of a semi join
     announced: int = 0  # keys of which the output says that no result will come any more
     announced_ranges: int = 0
+    closings: int = 0  # keys and ranges that are remembered to be closed
     stored: int = 0  # tuples in the state after the batch
     waiting: int = 0  # tuples that are in memory and do not take part yet, for being sorted first
     parked: int = 0  # ... and on disk, as the other streams lag

@@ -197,7 +197,7 @@ class _Working:
 
     def __init__(self, join: Join, header: log.Header, store: SparkStore, home: Home) -> None:
         self.home = home
-        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
+        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0, "not_kept": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
         taken = self.cache.take(tokens)
@@ -241,8 +241,12 @@ class _Working:
         return False
 
     def keep(self, token: str) -> None:
-        caches.save(self.join, self.folder)
-        self.cache.keep(self.folder, token)
+        """Leave the working state to the next batch; if there is no room for it, that one rebuilds it."""
+        try:
+            caches.save(self.join, self.folder)
+            self.cache.keep(self.folder, token)
+        except OSError:  # the durable state is written: nothing is lost, and the batch goes on
+            self.found["not_kept"] = 1
         self.cache.tidy()
 
     def __enter__(self) -> _Working:

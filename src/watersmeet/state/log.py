@@ -142,10 +142,16 @@ class Header:
                 "the state's header is not what was written (checksum differs).",
                 hint="restore the checkpoint from a copy; nothing was changed.",
             )
-        said = json.loads(body)
-        said["segments"] = [Entry(**e) for e in said["segments"]]
-        said["versions"] = [Version(**v) for v in said["versions"]]
-        return cls(**said)
+        try:
+            said = json.loads(body)
+            said["segments"] = [Entry(**e) for e in said["segments"]]
+            said["versions"] = [Version(**v) for v in said["versions"]]
+            return cls(**said)
+        except (ValueError, TypeError, KeyError) as error:
+            raise StateCorruptError(
+                f"the state's header is not a header of this format ({error}).",
+                hint="restore the checkpoint from a copy; nothing was changed.",
+            ) from error
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
