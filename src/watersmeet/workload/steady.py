@@ -38,7 +38,8 @@ class Steady(Several):
 
     def _retired(self, times: Times) -> Times:
         """How many keys are gone at these times: key k at (k + 1) / closings."""
-        return np.floor(times * (self.closings / SECOND)).astype(np.int64)
+        gone: Times = np.floor(times * (self.closings / SECOND)).astype(np.int64)
+        return gone
 
     def _said(self, begin: int, end: int) -> Closings | None:
         if not self.closings:
