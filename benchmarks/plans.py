@@ -112,7 +112,9 @@ def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> 
         header = log.commit(join, header, store)
         seconds += time.process_time() - began
         entered = sum((LIST_BYTES + a.rows.nbytes / max(1, a.rows.num_rows)) * a.stored.size for a in join.arrivals)
-        work += Work.counted(join.counters.as_dict(), scans=contender.scans) + Work(bytes=float(entered))
+        said = sum(b.closings.keys.num_rows for b in batches if b.closings is not None)
+        counted = Work.counted(join.counters.as_dict(), scans=contender.scans, closings=said)
+        work += counted + Work(bytes=float(entered))
         stored.append(join.counters.stored)
         size.append(sum(s.bytes for s in join.streams))
     last = len(steps) * 2 // 3

@@ -50,7 +50,8 @@ class Load:
                 pass
             header = log.commit(join, header, store)
             seconds = time.process_time() - began
-            counted = Work.counted(join.counters.as_dict(), scans=self.scans)
+            said = sum(b.closings.keys.num_rows for b in batches if b.closings is not None)
+            counted = Work.counted(join.counters.as_dict(), scans=self.scans, closings=said)
             if n > 1:
                 yield counted + Work(bytes=_written(join)), seconds
 

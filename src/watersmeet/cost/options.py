@@ -11,6 +11,7 @@ from watersmeet.cost.parameters import PER_KEY, SCAN, Parameters
 from watersmeet.cost.work import Cost
 from watersmeet.joins import MULTIWAY, Join, name_of
 from watersmeet.joins.naive_multiway import NaiveMultiwayJoin
+from watersmeet.joins.nested_loop import NestedLoopJoin
 from watersmeet.joins.orders import Order, per_origin
 
 MICROSECONDS = 1e6
@@ -31,7 +32,7 @@ def parameters_of(join: Join, p: Parameters, order: Order | None = None) -> Para
         return replace(p, interval=max(p.interval, (has("every", None) or 0) / MICROSECONDS))
     if has("buckets", None):
         return replace(p.indexed([float(has("buckets", None))] * n), invalidation=has("invalidation", "probe_insert"))
-    return p.indexed([PER_KEY] * n)
+    return p.indexed([SCAN if isinstance(join, NestedLoopJoin) else PER_KEY] * n)
 
 
 def cost_of_join(join: Join, p: Parameters, order: Order | None = None) -> Cost:

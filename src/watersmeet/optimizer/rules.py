@@ -12,6 +12,7 @@ from watersmeet.cost.work import Constants, Cost
 from watersmeet.errors import QueryError
 from watersmeet.joins import JOINS
 from watersmeet.joins.tuple_at_a_time import INVALIDATION
+from watersmeet.model.windows import RowsWindow
 from watersmeet.optimizer.adaptive import spell
 from watersmeet.optimizer.order import Choice, best_order, cpu
 from watersmeet.optimizer.plan import Alternative, Asked, Plan
@@ -24,6 +25,7 @@ PREFERRED = ("hash", "pwjoin", "pjoin", "general_lazy", "eager", "lazy", "hybrid
 OF_TWO = ("hash", "nested_loop", "windowed_hash", "pjoin", "pwjoin")
 #: Algorithms that take tuples one by one: for experiments, not for micro-batches.
 ONE_BY_ONE = ("nested_loop", "naive_multiway", "eager", "lazy", "hybrid")
+WITHOUT_WINDOWS = 'it is for streams without windows, and asked for by window="auto"'
 #: Algorithms that do not listen to punctuations.
 DEAF = ("hash", "nested_loop", "windowed_hash")
 
@@ -157,8 +159,12 @@ def warn(plan: Plan, asked: Asked) -> Plan:
 def _unable(name: str, asked: Asked) -> str | None:
     """Why an algorithm is not taken for a query, whatever it costs; None if it may be."""
     query = asked.query
+    if name == "wo_join":
+        return WITHOUT_WINDOWS
     if name in OF_TWO and len(query.streams) != 2:
         return f"it joins two streams, not {len(query.streams)}"
+    if name in OF_TWO and any(isinstance(s.window, RowsWindow) for s in query.streams):
+        return "it knows windows of time alone"
     known = [f.name for f in fields(JOINS[name])]
     for option in asked.options:
         if option not in known:
@@ -169,8 +175,6 @@ def _unable(name: str, asked: Asked) -> str | None:
         return f"it computes inner joins, not {query.how} ones"
     if name == "pjoin":
         return None if len(asked.unbounded) == 2 else "it knows no windows"
-    if name == "wo_join":
-        return "it is for streams without windows, and asked for by window"
     if asked.promising and name in DEAF:
         return f"it does not hear the promises of {' and '.join(asked.promising)}"
     if asked.unbounded and name in DEAF:
@@ -207,7 +211,9 @@ def _ordered(p: Parameters, constants: Constants, per_origin: bool) -> Choice:
 
 
 def _priced(alternative: Alternative, plan: Plan, asked: Asked) -> Alternative:
-    """What it would have cost, if its model knows."""
+    """What it would have cost, if its model knows; how scrambled keys are, nobody knows of streams with windows."""
+    if alternative.algorithm == "wo_join":
+        return alternative
     try:
         cost = _cost(alternative.algorithm, plan, asked)
     except QueryError:

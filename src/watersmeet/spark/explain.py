@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.cost import memory
+from watersmeet.cost.machine import here
+from watersmeet.cost.models import COST_MODELS
+from watersmeet.cost.options import parameters_of
 from watersmeet.joins import MULTIWAY, name_of
 from watersmeet.model.windows import RowsWindow
 from watersmeet.optimizer.picture import picture
 from watersmeet.optimizer.plan import Plan
-from watersmeet.optimizer.planner import make_plan
+from watersmeet.optimizer.planner import make_plan, within_horizon
 from watersmeet.spark.analysis import Analysis
 from watersmeet.spark.cautions import cautions
 from watersmeet.spark.explained import lines
 from watersmeet.spark.order_report import order_facts
+from watersmeet.spark.ordering import is_adaptive
 from watersmeet.spark.retention import bounds, stream_facts
 from watersmeet.spark.session import REQUIRED
 from watersmeet.spark.statistics import Given, Known, known
@@ -85,12 +89,12 @@ def planned(joined: Joined, figures: Known) -> Plan:
     """The plan that runs, with the alternatives to it; a note if with these figures another would be taken."""
     about: dict[str, Any] = {
         "cores": len(joined.ids),
-        "options": joined.options if joined.query.how == "inner" else (),
+        "options": () if joined.forced or joined.query.how != "inner" else joined.options,
         "promising": [s.name for s in joined.streams if s.signs],
     }
     running = name_of(joined.operator)
     plan = make_plan(joined.query, figures.parameters, algorithm=running, **about)
-    plan = replace(plan, shards=len(joined.ids), forced=joined.forced)
+    plan = replace(_as_run(plan, joined, figures), shards=len(joined.ids), forced=joined.forced)
     if joined.forced:
         return plan
     best = make_plan(joined.query, figures.parameters, **about)
@@ -98,6 +102,22 @@ def planned(joined: Joined, figures: Known) -> Plan:
     if best.algorithm != running:
         return replace(plan, warnings=(*plan.warnings, f"with these figures {best.algorithm} would be taken"))
     return replace(plan, reasons=(*(r for r in plan.reasons if r[0] != "choose_join"), *reasons))
+
+
+def _as_run(plan: Plan, joined: Joined, figures: Known) -> Plan:
+    """The plan with the options that the join was given; an order that follows the figures is the best one."""
+    join, p = joined.operator, within_horizon(figures.parameters)
+    order = plan.orders if joined.streaming and is_adaptive(join) else None
+    q = parameters_of(join, p, order)
+    cost, constants = COST_MODELS[plan.algorithm](q), here().of(plan.algorithm)
+    return replace(
+        plan,
+        indexes=tuple("hash" if s.indexed else "scan" for s in q.streams),
+        tuples=cost.tuples,
+        bytes=cost.bytes,
+        results=cost.work.results,
+        cpu=cost.cpu(constants) + constants.batch / p.interval,
+    )
 
 
 def _numbers(plan: Plan, figures: Known, i: int) -> dict[str, Any]:

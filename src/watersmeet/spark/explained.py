@@ -107,6 +107,12 @@ def size(count: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """In words if it is a whole number of some unit, else in seconds."""
-    micros = round(seconds * 1e6)
-    return durations.spell(micros) if micros % 1_000_000 == 0 else f"{seconds:.3g} seconds"
+    """In words, the largest units first: 12 hours 5 seconds."""
+    if seconds < 60:
+        return f"{seconds:.3g} second{'s' if seconds != 1 else ''}"
+    rest, said = round(seconds), []
+    for unit in (86_400, 3_600, 60, 1):
+        if rest >= unit:
+            said.append(durations.spell(rest // unit * unit * 1_000_000))
+            rest %= unit
+    return " ".join(said[:2])
