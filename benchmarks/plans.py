@@ -11,7 +11,7 @@ import numpy as np
 
 from watersmeet.cost.figures import LIST_BYTES, assumed
 from watersmeet.cost.machine import DEFAULT, Machine
-from watersmeet.cost.parameters import Order, Parameters
+from watersmeet.cost.parameters import KEY_BYTES, Order, Parameters
 from watersmeet.cost.work import Work
 from watersmeet.joins import listens, plan
 from watersmeet.model.batches import Batch
@@ -20,6 +20,7 @@ from watersmeet.optimizer.plan import Plan
 from watersmeet.optimizer.planner import make_plan
 from watersmeet.spark.watching import Watch
 from watersmeet.state import log
+from watersmeet.state.value_lists import ValueLists
 from watersmeet.workload.steady import Steady
 
 #: Seconds of event time of a run, a batch each; the figures are those of the first third, the state that of the last.
@@ -100,7 +101,10 @@ def one_order_of(order: Order) -> tuple[Order, ...]:
 
 
 def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> dict[str, Any]:
-    """CPU seconds of a run, the log included, its work, and the state that it had in the last third."""
+    """CPU seconds of a run, the log included, its work, and the state that it had in the last third.
+
+    Bytes are those of stored tuples; closings are remembered as well, the more of them the longer a run is.
+    """
     query = streams.query
     join = plan(query, contender.algorithm, **dict(contender.options)).start()
     store, header = log.MemoryStore(), log.begin(query)
@@ -116,7 +120,8 @@ def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> 
         counted = Work.counted(join.counters.as_dict(), scans=contender.scans, closings=said)
         work += counted + Work(bytes=float(entered))
         stored.append(join.counters.stored)
-        size.append(sum(s.bytes for s in join.streams))
+        remembered = sum(s.lists.closings for s in join.streams if isinstance(s.lists, ValueLists))
+        size.append(sum(s.bytes for s in join.streams) - remembered * KEY_BYTES)
     last = len(steps) * 2 // 3
     constants = DEFAULT.of(contender.algorithm)
     return {
@@ -153,7 +158,8 @@ def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
             pass
         watched.after(n, batches)
         header = log.commit(join, header, store)
-    return watched.figures()
+    p = watched.figures()
+    return replace(p, streams=tuple(replace(s, remembered=0.0) for s in p.streams))
 
 
 def given(streams: Steady) -> Parameters:

@@ -25,11 +25,12 @@ from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch
 from watersmeet.spark.ordering import FixedOrder, FollowedOrder, order_of
 from watersmeet.state.statistics import SECOND, StreamStatistics
+from watersmeet.state.value_lists import ValueLists
 
 #: How much of what was stored in a batch counts in the next for how long a tuple stays.
 FADING = 0.8
 #: Figures of a shard of which the sum over all shards is that of the whole stream.
-SUMS = ("rate", "distinct", "window_tuples", "punctuation_rate")
+SUMS = ("rate", "distinct", "window_tuples", "punctuation_rate", "remembered")
 
 
 class Watch:
@@ -73,6 +74,9 @@ class Watch:
             return p
         each = []
         for i, (s, (stored, came)) in enumerate(zip(p.streams, self.stays, strict=True)):
+            lists = self.running.streams[i].lists
+            if isinstance(lists, ValueLists):
+                s = replace(s, remembered=float(lists.closings))
             seen = came and memory.closing_rate(p, i)
             each.append(replace(s, stay=stored / came) if seen else s)
         return replace(p, streams=tuple(each))
@@ -125,6 +129,7 @@ def merged(s: Statistics, shards: Sequence[dict[str, float]]) -> Statistics:
         distinct=max(sums["distinct"], 1.0),
         tuples=sums["window_tuples"],
         punctuation_rate=sums["punctuation_rate"],
+        remembered=sums["remembered"],
         row_bytes=max(f["row_bytes"] for f in shards),
         hottest=max(f.get("hottest", 0.0) * f["rate"] for f in shards) / rate if rate else 0.0,
         stay=sum(f["stay"] * f["rate"] for f in stays) / weight if weight else None,
