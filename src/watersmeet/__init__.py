@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
+    from watersmeet.monitoring import monitor
     from watersmeet.spark.aggregates import (
         bucket,
         collect_list,
@@ -54,6 +55,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "monitor",
     "ordered",
     "read_state",
     "rescale_state",
@@ -73,6 +75,7 @@ _ROOMS = {
     "counters": "counters",
     "Joined": "pipeline",
     "join": "joining",
+    "monitor": ".monitoring",  # one room up: it puts the listener and the live page together
     "configure": "session",
     "session": "session",
     "State": "state_reader",
@@ -92,7 +95,7 @@ _ROOMS = {
 def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
-    return getattr(import_module(f"watersmeet.spark.{_ROOMS[name]}"), name)
+    return getattr(import_module(f".{_ROOMS[name]}", "watersmeet.spark"), name)
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SettingError
-from watersmeet.spark import worker_cache
+from watersmeet.spark import source, worker_cache
 
 log = logging.getLogger("watersmeet")
 
@@ -64,7 +64,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 def session(
     *, master: str = "local[*]", remote: str | None = None, shards: int | None = None, **spark_settings: Any
 ) -> SparkSession:
-    """A Spark session made for Watersmeet, and a log line that says what was set.
+    """A Spark session made for Watersmeet, with the format `watersmeet`, and a log line that says what was set.
 
     `shards` is the number of parts in which keys are divided (default: one per core of a local master); it becomes
     ``spark.sql.shuffle.partitions``. Further settings are given with underscores for dots
@@ -90,6 +90,7 @@ def session(
         if local or remote is None or name.startswith("spark.sql."):  # what a server is started with is its own affair
             builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    source.register(spark)
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
     Thread(target=_warm_up, args=(spark, count or 1), daemon=True).start()
