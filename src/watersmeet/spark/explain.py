@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.joins import JOINS, LISTENING, MULTIWAY
 from watersmeet.model import durations
 from watersmeet.model.windows import RowsWindow, TimeWindow
+from watersmeet.spark.counters import SHARDS, counters
 from watersmeet.spark.order_report import Progress, drawn, order_facts
 from watersmeet.spark.session import REQUIRED
 
@@ -53,6 +54,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
         lines.append(f"  windows: {f['windows']}")
     if "where" in f:
         lines.append(f"  where {f['where']}")
+    lines += [f"  hot key: {told}" for told in f.get("hot_keys", ())]
     if "groups" in f:
         lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
         lines.append(f"    a group comes out {f['groups']['come']}")
@@ -78,6 +80,7 @@ def explain(joined: Joined, progress: Progress | None = None) -> Explanation:
         **({"order": order_facts(joined, progress)} if isinstance(joined.operator, MULTIWAY) else {}),
         "streams": [_stream(joined, i) for i in range(len(query.streams))],
         **_where(joined),
+        **_skew(progress),
         **_tree(joined),
         "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
     }
@@ -106,6 +109,18 @@ def _where(joined: Joined) -> dict[str, str]:
     if joined.condition is None or joined.inner:
         return {}
     return {"where": "… by Spark, which filters the results behind the operator"}
+
+
+def _skew(progress: Progress | None) -> dict[str, list[str]]:
+    """Keys that had so many rows in the last batch that their shard kept the others waiting."""
+    shards = counters(progress).get(SHARDS, []) if progress is not None else []
+    hot = [(s["shard"], s["hot_key"]) for s in shards if "hot_key" in s]
+    told = [
+        f"{', '.join(f'{name} = {value}' for name, value in h['key'].items())} has {h['percent']} % of the rows of "
+        f"{h['stream']} in shard {shard}, which the others wait for"
+        for shard, h in hot
+    ]
+    return {"hot_keys": told} if told else {}
 
 
 def _stream(joined: Joined, i: int) -> dict[str, Any]:

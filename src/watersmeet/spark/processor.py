@@ -31,6 +31,7 @@ from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.spark.ordering import order_of
+from watersmeet.spark.skew import hot_key
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -147,9 +148,12 @@ class ShardProcessor(StatefulProcessor):
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
-            stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
+            stats: dict[str, Any] = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
             stats |= about_order | {"progress": working.join.reached()}
+            hot = hot_key(self.query.streams, batches)
+            if hot is not None:
+                stats["hot_key"] = hot
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
