@@ -148,7 +148,12 @@ class ShardProcessor(StatefulProcessor):
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
-            stats: dict[str, Any] = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
+            stats: dict[str, Any] = {
+                **counters.as_dict(),
+                **timings.parts,
+                **working.found,
+                "bytes_written": store.written,
+            }
             stats["shard"] = shard
             stats |= about_order | {"progress": working.join.reached()}
             hot = hot_key(self.query.streams, batches)
