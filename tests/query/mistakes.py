@@ -59,7 +59,7 @@ SELECT * FROM auction [LAST 5] A JOIN bid B USING (item_id)
 SELECT * FROM auction [ROWS 5 A JOIN bid B USING (item_id)
 SELECT * FROM auction A [ROWS 5] JOIN bid B USING (item_id)
 SELECT * FROM auction [PARTITION BY seller ROWS 5] A JOIN bid B USING (item_id)
-SELECT * FROM auction [AUTO] A JOIN bid [AUTO] B USING (item_id)
+SELECT * FROM auction [AUTO] A JOIN bid [NOW] B USING (item_id)
 SELECT (price FROM auction A, bid B WHERE A.item_id = B.item_id
 SELECT price FROM auction A, bid B WHERE A.item_id = B.item_id AND
 SELECT price FRM auction

@@ -48,7 +48,12 @@ JOINS: dict[str, type[Any]] = {
 
 #: Those of two to eight streams. They hear punctuations, as PWJoin and PJoin do.
 MULTIWAY = (NaiveMultiwayJoin, EagerJoin, LazyJoin, GeneralLazyJoin, HybridJoin)
-LISTENING = (PWJoin, *MULTIWAY)
+_LISTENING = (PWJoin, *MULTIWAY)
+
+
+def listens(join: Join) -> bool:
+    """Whether a join hears punctuations about keys; one that holds tuples back does not."""
+    return isinstance(join, _LISTENING) or (isinstance(join, WOJoin) and join.strategy == "none")
 
 
 def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:

@@ -13,17 +13,15 @@ from watersmeet.errors import StateMismatchError
 from watersmeet.joins.agreement import Agreement
 from watersmeet.joins.counting import CountedState
 from watersmeet.joins.orders import Order, per_origin
-from watersmeet.joins.running import RunningJoin, spell_punctuations
+from watersmeet.joins.promising import PromisingJoin
 from watersmeet.joins.waiting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.keys import Int64s, encode
+from watersmeet.state.keys import Int64s
 from watersmeet.state.log import Delta, Entry
-from watersmeet.state.merging import Mine
-from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -31,7 +29,7 @@ from watersmeet.state.value_lists import ValueLists
 CHUNK = 1 << 18
 
 
-class RunningMultiway(RunningJoin[ValueLists]):
+class RunningMultiway(PromisingJoin):
     """Several streams at work. Subclasses say how a batch is evaluated; what is kept, and when it goes, stands here.
 
     `order` may be set between any two steps: nothing is kept but the streams' own tuples, so no result depends on it.
@@ -62,6 +60,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         super().__init__(query, [*self.own, *self.waiting])
         self.order = order
         self.agreement = Agreement(query, self.own, self.waiting)
+        self.promises = self.agreement.promises
         self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
         self._unkeyed: list[Int64s] = []
 
@@ -77,10 +76,6 @@ class RunningMultiway(RunningJoin[ValueLists]):
     @order.setter
     def order(self, order: Order | None) -> None:
         self._order = per_origin(order, len(self.query.streams), in_place=self.in_place)
-
-    @property
-    def promises(self) -> list[Promises]:
-        return self.agreement.promises
 
     # ------------------------------------------------------------ a batch
 
@@ -112,13 +107,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """Results of the new tuples (`arrivals`) among themselves and with what is stored; inserts them."""
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
-        """Set apart what is late, what has no key, and what comes against the stream's own word."""
         arrivals = super()._admit(i, batch)
         self._unkeyed.append(np.flatnonzero((arrivals.times >= self.progress[i]) & ~arrivals.keys.valid))
-        broken = self.promises[i].admit(arrivals, batch, self.progress[i])
-        self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
-        self.counters.violations += int(np.count_nonzero(broken))
-        arrivals.which = arrivals.which[~broken]
         return arrivals
 
     def _release(self) -> None:
@@ -144,7 +134,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """Tuples of keys that are finished go unread."""
         if not self.agreement.silent:
             dead = self.agreement.dead(i, arrivals.which, arrivals.keys)
-            self.counters.purged += int(np.count_nonzero(dead))
+            self.counters.dead += int(np.count_nonzero(dead))
             arrivals.which = arrivals.which[~dead]
 
     def _insert(self, i: int, which: Int64s) -> None:
@@ -265,30 +255,12 @@ class RunningMultiway(RunningJoin[ValueLists]):
             nodes = self.own[k].lists.nodes_of(which, keys)
             yield nodes[nodes != kernel.NIL]
 
-    def promised_at(self, i: int) -> int | None:
-        row = self.violations[i].slice(0, 1)
-        return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
-
-    def output_punctuations(self) -> list[str]:
-        order = self.promises[0].order if self.announced_ranges else None
-        return spell_punctuations(self.announced, self.announced_ranges, order, self.output_progress())
-
-    def owns(self, mine: Mine) -> None:
-        for promises in self.promises:
-            promises.mine = mine
-
     # ------------------------------------------------------------ the durable form
 
     def notes(self) -> dict[str, Any]:
-        shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
         return (
             super().notes()
-            | {
-                "promises": [p.notes() for p in self.promises],
-                "order": [list(o) for o in self._order],
-                "counted": [s.count for s in self.counted],
-            }
-            | ({"shed": shed} if any(shed) else {})
+            | {"order": [list(o) for o in self._order], "counted": [s.count for s in self.counted]}
             | ({"remarks": self.remarks} if self.remarks else {})
             | ({"every": self.every} if self.every else {})
         )
@@ -302,10 +274,6 @@ class RunningMultiway(RunningJoin[ValueLists]):
                 "depends on that.",
                 hint="keep `every` as it was, or start from a new checkpoint.",
             )
-        for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
-            promises.recall(note)
-        for stream, shed in zip(self.streams, notes.get("shed", []), strict=False):
-            stream.shed = shed
         for state, count in zip(self.counted, notes.get("counted", []), strict=False):
             state.count = count
         self.remarks = notes.get("remarks", {})
@@ -313,10 +281,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             self.order = tuple(map(tuple, notes["order"]))
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        out = []
-        for i, promises in enumerate(self.promises):
-            known = sum((e.kind, e.stream) == ("closings", i) for e in entries)
-            out += [Delta("closings", i, rows, whole) for rows, whole in promises.deltas(known)]
+        out = super().deltas(entries, rewritten=rewritten)
         for i, state in enumerate(self.own):
             if isinstance(state, CountedState):
                 known = sum((e.kind, e.stream) == ("limits", i) for e in entries)
@@ -329,7 +294,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             assert isinstance(state, CountedState), "only counted streams write limits"
             state.replay(delta.rows)
         else:
-            self.promises[delta.stream].replay(delta.rows)
+            super().replay(delta)
 
     def restored(self) -> None:
         for i, stream in enumerate(self.streams):

@@ -22,7 +22,9 @@ class Counters:
     inserted: int = 0  # tuples that entered the state
     checked: int = 0  # buckets looked into for tuples to invalidate
     invalidated: int = 0  # tuples that left it because their window had passed
-    purged: int = 0  # tuples that left it, or never entered, because the other stream had closed their key
+    purged: int = 0  # tuples that left it because the other streams closed their key
+    dead: int = 0  # tuples that did not stay in it, because the other streams had closed their key when they came
+    matched: int = 0  # tuples that left it at their first match, of a semi join
     announced: int = 0  # keys of which the output says that no result will come any more
     announced_ranges: int = 0
     closings: int = 0  # keys and ranges that are remembered to be closed

@@ -19,6 +19,10 @@ METRICS, SHARDS = "watersmeet", "shards"
 def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: str = METRICS) -> dict[str, Any]:
     """Counters of one batch, summed over the shards: rows_in, results, late, stored, state_bytes and so on.
 
+    Of a join without windows `too_late` counts rows that came when something they match may have been forgotten; of
+    each shard `scrambling` tells by how many rows each stream may come behind, and where a delay is measured `delays`
+    tells it in microseconds. `worker_bytes` is the most memory that a Python worker of these shards has ever used.
+
     `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field `shards` has
     the counters of each shard. A batch without them (no shard was called) gives an empty dictionary.
 
@@ -33,7 +37,8 @@ def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: s
     names = dict.fromkeys(name for s in shards for name, value in s.items() if type(value) is int)
     sums = {name: sum(s.get(name, 0) for s in shards) for name in names}  # a shard without results emitted nothing
     del sums["shard"]
-    sums["idle"] = max(s["idle"] for s in shards)  # of streams, not of shards
+    for name in ("idle", "worker_bytes"):  # of streams and of processes, not of shards
+        sums[name] = max(s.get(name, 0) for s in shards)
     return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}
 
 

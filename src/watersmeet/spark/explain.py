@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.joins import JOINS, LISTENING, MULTIWAY
+from watersmeet.joins import JOINS, MULTIWAY, listens
+from watersmeet.joins.wo_join import EQUATIONS, WOJoin
 from watersmeet.model import durations
+from watersmeet.model.queries import StreamSpec
 from watersmeet.model.windows import RowsWindow, TimeWindow
 from watersmeet.spark.counters import SHARDS, counters
 from watersmeet.spark.order_report import Progress, drawn, order_facts
@@ -38,6 +40,8 @@ class Explanation:
 def _lines(f: dict[str, Any]) -> list[str]:
     lines = [f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"]
     lines.append(f"  {f['mode']}, {f['shards']} shards, {f['divided']}")
+    if "keeps" in f:
+        lines.append(f"  keeps what the keys' own order asks for: {f['keeps']}")
     if "order" in f:
         lines.append(f"  order: {f['order']['text']}")
     for s in f["streams"]:
@@ -77,6 +81,7 @@ def explain(joined: Joined, progress: Progress | None = None) -> Explanation:
         "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
         "shards": len(joined.ids),
         "divided": "one because rows of a whole stream are counted" if counted else "keys divided by hash",
+        **_bounds(joined),
         **({"order": order_facts(joined, progress)} if isinstance(joined.operator, MULTIWAY) else {}),
         "streams": [_stream(joined, i) for i in range(len(query.streams))],
         **_where(joined),
@@ -85,6 +90,39 @@ def explain(joined: Joined, progress: Progress | None = None) -> Explanation:
         "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
     }
     return Explanation(facts, lambda: drawn(joined, algorithm_of(joined), progress))
+
+
+def _bounds(joined: Joined) -> dict[str, str]:
+    """Of a join without windows: what it goes by, and what holds its memory down."""
+    join = joined.operator
+    if not isinstance(join, WOJoin):
+        return {}
+    bound = "no bound" if join.memory is None else f"at most {join.memory:,} bytes a shard"
+    ways = {
+        "none": "nothing is held back",
+        "msf": "rows wait until they can be sorted",
+        "dbf": "rows of a stream that leads wait in the state store",
+        "hybrid": "rows wait until they can be sorted, those of a stream that leads in the state store",
+        "auto": "rows are held back as far as that asks for",
+    }
+    return {"keeps": f"{bound}, strategy {join.strategy}: {ways[join.strategy]}"}
+
+
+def _disorder(join: WOJoin) -> str:
+    """In words how a stream is known to be through with a key."""
+    known = join.scrambling is not None and None not in join.scrambling
+    factor = "as far as is known to be possible" if known else "as far as rows of late have come behind"
+    if join.buffer == "learned":
+        factor = f"as far as all but {join.loss:.2%} of the rows with partners have come behind"
+    if join.buffer in EQUATIONS:
+        factor = f"as equation {join.buffer[2:]} has it"
+    return f"being past it, {factor}"
+
+
+def _delay(spec: StreamSpec) -> str | None:
+    if spec.late_share is not None:
+        return f"the delay measured ({spec.late_share:.2%} of the rows may be late)"
+    return None if spec.timeless else durations.spell(spec.delay)
 
 
 def algorithm_of(joined: Joined) -> str:
@@ -136,21 +174,27 @@ def _stream(joined: Joined, i: int) -> dict[str, Any]:
         of = f"its {', '.join(spec.key)}" if spec.window.per_key else spec.name
         window = f"{spec.window.rows} rows of {of if spec.window.per_key else 'the stream'}"
         ends.append(f"{spec.window.rows} later rows of {of} have come and {names} {one} past the last of them")
-    listens = isinstance(joined.operator, LISTENING)
-    if listens and all(o.signs or o.known for o in others):
+    heard = listens(joined.operator)
+    progress = "" if spec.timeless else " (progress = newest time seen - delay)"
+    if isinstance(joined.operator, WOJoin):
+        ends.append(f"{names} {these} closed its {', '.join(spec.key)} by {_disorder(joined.operator)}")
+    if heard and all(o.signs or o.known for o in others):
         ends.append(f"{names} {these} closed its {', '.join(spec.key)}")
     facts = {
         "name": spec.name,
         "time": spec.time,
         "window": window,
-        "delay": durations.spell(spec.delay),
-        "listens": listens,
+        "delay": _delay(spec),
+        "listens": heard,
         "punctuations": [*(k.promise.__class__.__name__.lower() for k in joined.streams[i].known)]
         + [sign.kind for sign in joined.streams[i].signs],
-        "retention": f"a row is kept until {', or until '.join(ends)} (progress = newest time seen - delay)"
+        "retention": f"a row is kept until {', or until '.join(ends)}{progress}"
         if ends
         else f"a row is kept until {names} {these} ended",
-        "late": f"rows more than {durations.spell(spec.delay)} behind the newest {spec.time} of earlier batches are "
+        "late": f"none by its {spec.time}; what comes further behind in {', '.join(spec.key)} than was foreseen is "
+        "joined with what is there, and counted as `too_late`"
+        if spec.timeless
+        else f"rows more than {_delay(spec)} behind the newest {spec.time} of earlier batches are "
         "not joined; they are counted and come out in `tagged` as `late`",
     }
     if spec.idle_after is not None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, DecimalType, DoubleType, LongType, StructField
 
 from watersmeet.errors import QueryError
-from watersmeet.joins import LISTENING
+from watersmeet.joins import listens
 from watersmeet.joins.group_by import GroupedJoin
 from watersmeet.model import durations
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
@@ -86,8 +86,8 @@ def _refuse_by_key(query: GroupedQuery) -> None:
 
 def _closes(joined: Joined) -> tuple[bool, ...]:
     """Which streams end keys by punctuations that the join listens to."""
-    listens = isinstance(joined.operator, LISTENING)
-    return tuple(listens and bool(s.known or any(g.kind != "heartbeat" for g in s.signs)) for s in joined.streams)
+    heard = listens(joined.operator)
+    return tuple(heard and bool(s.known or any(g.kind != "heartbeat" for g in s.signs)) for s in joined.streams)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from watersmeet.errors import ColumnError
-from watersmeet.joins import LISTENING, Join, plan
+from watersmeet.joins import Join, listens, plan
+from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
@@ -24,6 +25,8 @@ from watersmeet.spark.counters import METRICS
 from watersmeet.spark.derived import as_stream
 from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.grouping import Grouping, grouping
+from watersmeet.spark.measuring import measuring_of
+from watersmeet.spark.oblivious import without_time
 from watersmeet.spark.order_report import Progress
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
@@ -91,7 +94,8 @@ class Joined:
         unbounded = source.upstream is not None  # then a join says NULL for an end that is not there
         teller = None if source.upstream is None else F.get_json_object(NOTE, "$.shard")
         df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
-        parts = [df.mapInArrow(Packer(spec, i, self.ids, _signed(own, unbounded)), PACKED_DDL)]
+        packer = Packer(spec, i, self.ids, _signed(own, unbounded), measuring=measuring_of(self.operator))
+        parts = [df.mapInArrow(packer, PACKED_DDL)]
         for n, sign in numbered:
             if sign.df is not None:
                 df = with_signs(sign.df, [(n, sign)], spec.time, kinds)
@@ -148,6 +152,8 @@ def one_operator(
     """Streams that meet in one operator, each by its own key columns."""
     streaming = same_kind(streams)
     streams = aligned(streams, keys)
+    if asked.algorithm == "wo_join":
+        streams = tuple(map(without_time, streams))
     spark = streams[0].df.sparkSession
     specs = tuple(s.spec(key, closed=asked.closed) for s, key in zip(streams, keys, strict=True))
     query = JoinQuery(specs, asked.how)  # says what is wrong with the streams before `where` is looked at
@@ -158,11 +164,12 @@ def one_operator(
     if streaming:
         sessions.check(spark)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    ids = shard_ids(shards_for(streams, asked.shards, partitions), partitions)
+    shards = shards_for(streams, asked.shards, partitions, asked.options)
+    ids = shard_ids(shards, partitions)
     algorithm = algorithm_for(streams, asked.how, asked.options) if asked.algorithm == "auto" else asked.algorithm
-    operator = plan(query, algorithm, **engine_options(asked.options, streams))
-    if not asked.allow_unbounded:
-        refuse_unbounded(streams, algorithm, listens=isinstance(operator, LISTENING))
+    operator = plan(query, algorithm, **engine_options(asked.options, streams, shards))
+    if not asked.allow_unbounded and not isinstance(operator, WOJoin):
+        refuse_unbounded(streams, algorithm, listens=listens(operator))
     joined = Joined(streams, query, ids, streaming, operator, asked.on_violation, by_spark)
     if by_spark is not None:
         conditions.check(by_spark, joined._columns, spark)

@@ -15,7 +15,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SettingError
-from watersmeet.spark import worker_cache
+from watersmeet.spark import source, worker_cache
 
 log = logging.getLogger("watersmeet")
 
@@ -61,7 +61,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def session(*, master: str = "local[*]", shards: int | None = None, **spark_settings: Any) -> SparkSession:
-    """A Spark session made for Watersmeet, and a log line that says what was set.
+    """A Spark session made for Watersmeet, with the format `watersmeet`, and a log line that says what was set.
 
     `shards` is the number of parts in which keys are divided (default: one per core of a local master); it becomes
     ``spark.sql.shuffle.partitions``. Further settings are given with underscores for dots
@@ -78,6 +78,7 @@ def session(*, master: str = "local[*]", shards: int | None = None, **spark_sett
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    source.register(spark)
     if master.startswith("local"):
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
     Thread(target=_warm_up, args=(spark, count), daemon=True).start()

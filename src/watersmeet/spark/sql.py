@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-import watersmeet as wm
 from watersmeet.errors import QueryError
 from watersmeet.model.spark_sql import SparkSQL
 from watersmeet.query.lowering import Known, Plan, Side, lower
 from watersmeet.query.reader import read
 from watersmeet.spark import conditions
 from watersmeet.spark.grouping import Grouped
+from watersmeet.spark.joining import join
 from watersmeet.spark.pipeline import Joined
 from watersmeet.spark.processor import KIND, NOTE, RESULT
 from watersmeet.spark.punctuations import expression
@@ -79,7 +79,8 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
 
     A window in brackets replaces that of the stream; time, delay and punctuations are the stream's. The windows are
     ``[RANGE 12 HOURS]``, ``[ROWS 1000]``, ``[PARTITION BY key ROWS 5]``, ``[UNBOUNDED]`` and ``[NOW]``; with
-    ``[RANGE … SLIDE 5 MINUTES]`` results come when all streams have passed a multiple of five minutes.
+    ``[RANGE … SLIDE 5 MINUTES]`` results come when all streams have passed a multiple of five minutes. ``[AUTO]``, for
+    all streams alike, says that there is no window: what is kept follows from the order of the keys.
 
     Conditions on one stream, and columns that nothing names, are left behind below the join. A group comes out once,
     when it is final; within ``ISTREAM(…)`` in every batch that changes it. See docs/cql.md for what a query may say.
@@ -98,11 +99,12 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
     plan = lower(query, asked, {name: Known(s.time, s.order_by) for name, s in by_name.items()})
     sides = [_below(side, streams[side.stream]) for side in plan.sides]
     options: dict[str, Any] = {} if plan.every is None else {"algorithm": "general_lazy", "every": plan.every}
-    joined = wm.join(
+    joined = join(
         *sides,
         on=plan.on,
         how=plan.how,
         where=None if plan.where is None else plan.where.sql(SparkSQL),
+        window="auto" if plan.auto else None,
         allow_unbounded=all(one.window is not None for one in asked.inputs),
         **options,
     )

@@ -191,6 +191,7 @@ class HasState(Protocol):
     streams: list[StreamState[Any]]
     progress: list[int]
     arrivals: list[Arrivals]
+    apart: frozenset[str]  # kinds of deltas that are not taken up again: whoever needs one reads it
 
     def alive_from(self, i: int) -> int: ...
 
@@ -249,14 +250,21 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     return True
 
 
-def _restore(join: HasState, entry: Entry, store: Store) -> None:
+def read(entry: Entry, store: Store) -> Segment:
+    """A segment that a header lists, or an error if it is not there, or not what was written."""
     data = store.read_segment(entry.id)
     if data is None:
         raise StateCorruptError(
             f"segment {entry.id} of the state is missing, though the header lists it.",
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
-    segment = unpack(entry.id, data, entry.checksum)
+    return unpack(entry.id, data, entry.checksum)
+
+
+def _restore(join: HasState, entry: Entry, store: Store) -> None:
+    if entry.kind in join.apart:
+        return
+    segment = read(entry, store)
     if entry.kind == "rows":
         join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
     else:
@@ -286,7 +294,7 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
             rewritten = True
             removed += [e.id for e in known if (e.kind, e.stream) == (delta.kind, delta.stream)]
         if delta.removed:
-            rewritten = True
+            rewritten |= delta.kind not in join.apart
             removed += delta.removed
         writer.note(delta)
     gone = set(removed)
