@@ -14,7 +14,7 @@ from soak import cases
 from soak.machine import Machine
 from soak.processes import Driver, wait_for
 
-FILES, ROWS = 7, {2: 300, 3: 60}  # rows of a file, by the number of streams
+FILES, ROWS = 6, {2: 300, 3: 60}  # rows of a file, by the number of streams
 #: How long a query may take over all that is there, restarts included.
 LONGEST = 900.0
 #: Errors by which a damaged state may be refused: ours, and Spark's where it meets the damage first.
