@@ -188,7 +188,7 @@ def driver_while_restarting(trial: Trial) -> None:
     trial.driver.expect("ready")
     trial.driver.traps.arm("loading")
     trial.driver.tell("start", case=trial.case, folder=str(trial.folder))
-    trial.driver.traps.reached("loading", 120)
+    trial.driver.traps.reached("loading", 600)
     trial.kill_driver()
     trial.restarts += 2
 

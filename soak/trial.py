@@ -14,9 +14,9 @@ from soak import cases
 from soak.machine import Machine
 from soak.processes import Driver, wait_for
 
-FILES, ROWS = 7, {2: 300, 3: 60}  # rows of a file, by the number of streams
+FILES, ROWS = 6, {2: 300, 3: 60}  # rows of a file, by the number of streams
 #: How long a query may take over all that is there, restarts included.
-LONGEST = 240.0
+LONGEST = 900.0
 #: Errors by which a damaged state may be refused: ours, and Spark's where it meets the damage first.
 NAMED = (
     "StateCorruptError",
@@ -121,7 +121,7 @@ class Trial:
 
     def after(self, batches: int) -> None:
         """Wait until so many batches are committed."""
-        wait_for(f"{batches} batches", lambda: self.committed() >= batches, 120)
+        wait_for(f"{batches} batches", lambda: self.committed() >= batches, 600)
 
     def at_random(self, most: float = 1.5) -> None:
         """Some time passes: the moment is the seed's."""
