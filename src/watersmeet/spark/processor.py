@@ -31,7 +31,7 @@ from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.spark.ordering import order_of
-from watersmeet.spark.shard_report import about_streams
+from watersmeet.spark.shard_report import about_news, about_states
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -132,6 +132,7 @@ class ShardProcessor(StatefulProcessor):
             if order:
                 about_order = order.after(header.batches, batches)
                 timings.lap("order_us")
+            news = about_news(working.join, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -150,7 +151,7 @@ class ShardProcessor(StatefulProcessor):
                 yield self.sheet.notes(PUNCTUATION, said)
             stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
             stats["shard"] = shard
-            stats |= about_order | {"progress": working.join.reached(), "streams": about_streams(working.join, batches)}
+            stats |= about_order | {"progress": working.join.reached(), "streams": about_states(working.join, news)}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
