@@ -94,7 +94,7 @@ def run_table(run: Run) -> Found:
                     load,
                     algorithm,
                     float(every or 5),
-                    run.size(100.0, 40.0),
+                    run.size(40.0, 20.0),
                     options,
                 )
     found = repeated(run, settings, run.size(3, 1))
