@@ -8,8 +8,8 @@ from benchmarks import data
 
 #: What each needs, at the versions that were measured.
 PACKAGES = {
-    "flink": ("apache-flink==2.1.0",),
-    "pathway": ("pathway==0.26.2",),
+    "flink": ("apache-flink==2.3.0",),
+    "pathway": ("pathway==0.33.0",),
     "bytewax": ("bytewax==0.21.1", "pyarrow==26.0.1"),
     "polars": ("polars==2.1.0",),
 }
