@@ -1,0 +1,88 @@
+"""`watersmeet run`: check a pipeline, or run it and tell each batch in a line."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from watersmeet.cli.failures import Exit
+from watersmeet.cli.telling import Running, Tally
+from watersmeet.pipelines import secrets
+from watersmeet.pipelines.pipeline import Pipeline
+from watersmeet.pipelines.reader import read
+
+POLL = 1  # seconds between two looks at the query
+
+
+def check(file: Path) -> Exit:
+    """Say that a pipeline is right; what is wrong with it is an error."""
+    pipeline = read(file)
+    streams = ", ".join(source.name for source in pipeline.sources)
+    sinks = ", ".join(f"{sink.name} ({sink.format})" for sink in pipeline.sinks)
+    Console(highlight=False, soft_wrap=True).print(f"{file} is right: {streams} → {sinks}")
+    return Exit.DONE
+
+
+def run(file: Path, *, once: bool, ui: bool, master: str | None) -> Exit:
+    """Run a pipeline until it has worked off what is there (`once`), fails or is interrupted."""
+    pipeline = read(file)
+    hide_secrets()
+    console = Console(highlight=False, soft_wrap=True)
+    from watersmeet.spark.pipelines import assembly
+
+    with console.status("starting Spark …"):
+        spark = assembly.session(pipeline, master)
+    try:
+        asked = assembly.joined(pipeline, spark)
+        with _interruptible() as interrupted:
+            query = assembly.start(pipeline, asked, once=once)
+            tally = follow(query, interrupted, console, pipeline)
+    finally:
+        spark.stop()
+    tally.sum_up(console)
+    return Exit.INTERRUPTED if interrupted.is_set() else Exit.DONE
+
+
+def hide_secrets() -> None:
+    """From now on no log record shows a value from the environment."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(secrets.Hiding())
+
+
+def follow(query: Running, interrupted: threading.Event, console: Console, pipeline: Pipeline) -> Tally:
+    """Tell each batch, until the query ends, or until it rests after an interruption; stop it."""
+    tally = Tally([source.name for source in pipeline.sources])
+    console.print(f"{pipeline.name} runs; checkpoint {secrets.hide(pipeline.checkpoint)}. Ctrl-C ends it.")
+    try:
+        while not query.awaitTermination(POLL):
+            tally.update(query.recentProgress, console)
+            if interrupted.is_set() and not query.status["isTriggerActive"]:
+                break
+    finally:
+        query.stop()
+    tally.update(query.recentProgress, console)
+    return tally
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """The first Ctrl-C (or SIGTERM) is noted, and the batch at hand ends first; the second one ends at once."""
+    interrupted = threading.Event()
+
+    def note(number: int, stack: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
