@@ -142,6 +142,7 @@ EVERY = {
     "nexmark_auctions": {"rate": "5000", "seed": "2"},
     "nexmark_bids": {"rate": "500", "seed": "3", "in_flight": "30"},
     "punctuated": {"pattern": "punct-random-20-40", "rate": "200", "seed": "4"},
+    "several": {"rate": "200", "seed": "6", "stream": "2"},
     "scrambled": {"scrambling": "30", "rate": "200", "seed": "5", "length": "60"},
 }
 
