@@ -1,7 +1,8 @@
 """One window join of two streams by everybody: stream processors, Spark's own join, batches, Watersmeet.
 
     python -m benchmarks.peers [--quick] [--only NAME] [--out DIR]
-    python -m benchmarks.peers --redraw          table and README again from the last results
+    python -m benchmarks.peers --prepare         files and environments alone, so that a run is all measuring
+    python -m benchmarks.peers --redraw          tables and README again from the last results
 
 One after the other, over the same rows, each in a process of its own and with the number of its results checked. What
 is not among our dependencies gets an environment of its own on first use, which is not part of any time.
@@ -97,7 +98,7 @@ def _on_spark(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
     """Steady batches alone are timed; results are those of all."""
     outcome = run_one(peer.contender, case.name, quick)
     if "error" in outcome:
-        return {"error": outcome["error"]}
+        return {"error": f"did not finish ({case.name}-{peer.contender}.log says why)"}
     steady = [b for b in outcome["batches"] if b["phase"] == "steady"]
     return {
         "rows": sum(b["rows"] for b in steady),
@@ -128,15 +129,20 @@ def _engine(peer: Peer, case: Case) -> dict[str, Any]:
     return outcome
 
 
-def run_all(names: list[str], case: Case, quick: bool, console: Console) -> dict[str, Any]:
-    files = data.make(case)
-    texts_of(case, files)
-    for name in {peer.environment for peer in map(EVERYBODY.__getitem__, names) if peer.environment}:
+def prepare(names: list[str], case: Case, console: Console) -> None:
+    """Files and environments, unless they are there."""
+    texts_of(case, data.make(case))
+    for name in dict.fromkeys(EVERYBODY[name].environment for name in names if EVERYBODY[name].environment):
         console.print(f"environment of {name} …")
         try:
             python_of(name)
         except NotInstalledError as reason:
             console.print(f"[yellow]{reason}")
+
+
+def run_all(names: list[str], case: Case, quick: bool, console: Console) -> dict[str, Any]:
+    prepare(names, case, console)
+    files = data.make(case)
     about = {"about": case.about, "quick": quick, "rows": case.rows, "expected": data.expected_results(files)}
     found: dict[str, Any] = about | circumstances() | {"runs": []}
     with Progress(console=console) as progress:
@@ -166,15 +172,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a twentieth of the data: does everything run?")
     parser.add_argument("--only", action="append", choices=EVERYBODY, metavar="NAME", help=f"of {', '.join(EVERYBODY)}")
     parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results for whole runs")
+    parser.add_argument("--prepare", action="store_true", help="make files and environments, and measure nothing")
     parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
     incomplete = options.quick or options.only
     folder = (options.out or (data.scratch("results") if incomplete else RESULTS)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     stored, console = folder / "peers.json", Console()
+    case, names = PEERS.quick() if options.quick else PEERS, options.only or list(EVERYBODY)
+    if options.prepare:
+        prepare(names, case, console)
+        return
     if not options.redraw:
-        case = PEERS.quick() if options.quick else PEERS
-        results = run_all(options.only or list(EVERYBODY), case, options.quick, console)
+        results = run_all(names, case, options.quick, console)
         stored.write_text(json.dumps(results, indent=1))
     write(json.loads(stored.read_text()), folder, console)
 

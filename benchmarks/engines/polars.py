@@ -1,4 +1,4 @@
-"""Polars, as a batch: joins on the key, then filters by time; its streaming engine keeps it in memory all the same."""
+"""Polars, as a batch, with its streaming engine: joins on the key, then filters by time."""
 
 import polars as pl
 
