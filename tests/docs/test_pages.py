@@ -19,11 +19,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 #: Pages that are run from top to bottom, by a Python of their own.
 WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "workloads")
+#: Pages whose examples run until somebody ends them; tests of their own do what they show.
+ENDLESS = ("monitoring",)
 #: Pages with fragments: they speak of streams that the reader has.
 FRAGMENTS = sorted(
     page.relative_to(ROOT).as_posix()
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if page.stem not in WHOLE and any(b.language == "python" for b in blocks(page))
+    if page.stem not in (*WHOLE, *ENDLESS) and any(b.language == "python" for b in blocks(page))
 )
 
 
@@ -43,6 +45,7 @@ def _stripped(text: str) -> list[str]:
 @pytest.mark.parametrize("page", FRAGMENTS)
 def test_fragments(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wm, "session", lambda **_: spark, raising=False)
+    monkeypatch.chdir(tmp_path)
     names = _names(page, spark)
     for folder, header in (("auctions", "item_id,opened_at,title"), ("bids", "item_id,bid_at,price")):
         (tmp_path / folder).mkdir()
