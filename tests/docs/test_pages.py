@@ -18,7 +18,7 @@ from watersmeet.model.windows import TimeWindow, Unbounded
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 #: Pages that are run from top to bottom, by a Python of their own.
-WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating")
+WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "monitoring")
 #: Pages with fragments: they speak of streams that the reader has.
 FRAGMENTS = sorted(
     page.relative_to(ROOT).as_posix()
