@@ -18,14 +18,12 @@ from watersmeet.model.windows import TimeWindow, Unbounded
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 #: Pages that are run from top to bottom, by a Python of their own.
-WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "workloads")
-#: Pages whose examples run until somebody ends them; tests of their own do what they show.
-ENDLESS = ("monitoring",)
+WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "monitoring", "workloads")
 #: Pages with fragments: they speak of streams that the reader has.
 FRAGMENTS = sorted(
     page.relative_to(ROOT).as_posix()
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if page.stem not in (*WHOLE, *ENDLESS) and any(b.language == "python" for b in blocks(page))
+    if page.stem not in WHOLE and any(b.language == "python" for b in blocks(page))
 )
 
 
