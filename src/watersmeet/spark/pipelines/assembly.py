@@ -39,8 +39,7 @@ def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
             raise
         asked = settings.get("spark.jars.packages")
         raise SettingError(
-            "Spark did not start; what it says stands above."
-            + (f" It was to fetch {asked} from Maven, which needs a network." if asked else ""),
+            "Spark did not start." + (f" It was to fetch {asked} from Maven, which needs a network." if asked else ""),
             hint="`watersmeet doctor` says what is here"
             + ("; jars may also lie in Spark's own folder, or be named in settings, spark.jars." if asked else "."),
         ) from error
