@@ -13,6 +13,7 @@
     │   ├── StateMismatchError... it belongs to another query, window, key or number of shards
     │   └── StateCorruptError ... a part is missing or its checksum is wrong
     ├── MemoryLimitError      what has to be kept does not fit the memory that it was given
+    ├── EventError            a file of events is none, or of another version
     ├── ViolationError        a stream broke its word, and the query was told to stop then
     └── MissingExtraError     an optional package is not installed
 
@@ -74,6 +75,10 @@ class StateCorruptError(StateError):
 
 class MemoryLimitError(WatersmeetError):
     """What a join has to keep does not fit the memory that it was given, and nothing may be shed."""
+
+
+class EventError(WatersmeetError):
+    """A file of events is none, or was written in a version that this one does not read."""
 
 
 class ViolationError(WatersmeetError):

@@ -21,7 +21,7 @@ from watersmeet.joins import plan
 from watersmeet.joins.oblivious import RunningWOJoin
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch
-from watersmeet.model.punctuations import Closings
+from watersmeet.model.punctuations import Closings, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import FOREVER, TimeWindow, Unbounded
 from watersmeet.state import log
@@ -191,6 +191,40 @@ def test_punctuations_close_earlier() -> None:
     for _ in join.step([batch(0, [1, 2, 3]), Batch(news.rows, FOREVER + 20, closings=said)]):
         pass
     assert held(join, 0) == [1, 3]
+
+
+def test_without_a_time_punctuations_hold_from_their_batch_on() -> None:
+    """The rows of the batch itself stand before them; who comes afterwards breaks the stream's word."""
+    join = WOJoin(query(2), scrambling=(50, 50)).start()
+    said = Closings(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]), ((Range(5, None), 9),))
+    news = batch(1, [2, 6])
+    found = list(join.step([batch(0, [1, 2, 3, 6, 7]), replace(news, closings=said)]))
+    assert sum(t.num_rows for t in found) == 2
+    assert (held(join, 0), join.counters.violations) == ([1, 3], 0)
+    join.arrivals = []
+    (found,) = join.step([batch(0, [2], first=5), batch(1, [2, 9, 4], first=2)])
+    assert found.num_rows == 1  # a has closed nothing: its 2 meets the 2 that came before
+    assert (join.counters.violations, join.violations[1].num_rows, join.promised_at(1)) == (2, 2, None)
+    assert held(join, 1) == [2, 4, 6]
+
+
+def test_closings_that_lie_are_counted_by_event_time() -> None:
+    """Keys are far larger than times, and of a key's tuples not the last stored is the latest."""
+    specs = tuple(replace(s, delay=100) for s in query(2).streams)
+    join = WOJoin(JoinQuery(specs), scrambling=(50, 50)).start()
+
+    def news(times: list[int], keys: Keys) -> Batch:
+        columns = [pa.array(times), pa.array(keys), pa.array([0.0] * len(keys))]
+        return Batch.of(pa.record_batch(columns, schema=specs[0].schema), specs[0].time)
+
+    for _ in join.step([news([10, 30, 20, 12], [1000, 2000, 2000, 3000]), batch(1, [])]):
+        pass
+    log.commit(join, log.begin(join.query), log.MemoryStore())
+    keys = pa.record_batch([pa.array([1000, 2000])], names=["epoch"])
+    said = Closings(keys, np.array([11, 25]), ((Range(3000, 3001), 11),))
+    for _ in join.step([replace(news([40], [4000]), closings=said), batch(1, [])]):
+        pass
+    assert join.promises[0].lies == 2  # of 2000 one is of 30, of 3000 one of 12
 
 
 @settings(max_examples=20, deadline=None)

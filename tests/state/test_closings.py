@@ -39,7 +39,7 @@ class Stream:
         return self.spec.schema.field("k").type
 
     def hear(self, *said: Punctuation) -> None:
-        self.promises.hear(Closings.of(said, pa.schema([("k", self.kind)])))
+        self.promises.hear_closings(Closings.of(said, pa.schema([("k", self.kind)])))
 
     def keys(self, values: Sequence[Any]) -> Any:
         return encode([pa.array(values, self.kind)])

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from watersmeet.model.blocks import Blocks, Positions, cut, interleaved
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.disorder import Disorder, RunningMaxima, SortedTail, lag
 from watersmeet.state.recent import MatchedDistances, RecentRate, class_of, largest_of
@@ -59,8 +60,8 @@ def test_thinned_maxima_err_on_the_side_of_disorder(data: st.DataObject, places:
     exact, thinned = RunningMaxima(), RunningMaxima(room=8)
     at = 0
     for a, b in pieces(data, len(places)):
-        some, positions = np.array(places[a:b], np.int64), np.arange(a + 1, b + 1)
-        true, told = exact.observe(some, positions), thinned.observe(some, positions)
+        some = Blocks.single(np.array(places[a:b], np.int64), np.arange(a + 1, b + 1))
+        true, told = exact.observe(some), thinned.observe(some)
         assert (told >= true).all()
         at = b
         assert len(thinned) <= 8
@@ -69,6 +70,54 @@ def test_thinned_maxima_err_on_the_side_of_disorder(data: st.DataObject, places:
             assert part is None or (whole is not None and part <= whole)
             if position >= at - 2:
                 assert part == whole or len(exact) > 8
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=4))
+def test_positions_go_by_row_then_by_partition(rows: list[int]) -> None:
+    """Partitions are numbered with gaps, and some are empty."""
+    numbers = {3 * p + 1: n for p, n in enumerate(rows)}
+    order = sorted((row, p) for p, n in numbers.items() for row in range(n))
+    found = Positions(numbers).of(np.array([p for _, p in order], np.int64), np.array([r for r, _ in order], np.int64))
+    assert found.tolist() == list(range(1, len(order) + 1))
+
+
+@given(st.data(), st.lists(st.lists(st.integers(0, 60), max_size=25), min_size=1, max_size=8), st.integers(1, 3))
+def test_blocks_err_on_the_side_of_disorder(data: st.DataObject, batches: list[list[int]], partitions: int) -> None:
+    """Batches dealt out to partitions, which cut their rows into a few blocks; single rows tell all."""
+    exact, few, single = Disorder(), Disorder(), Disorder()
+    for batch in batches:
+        parts: list[list[int]] = [[] for _ in range(partitions)]
+        for place in batch:
+            parts[data.draw(st.integers(0, partitions - 1), label="partition")].append(place)
+        stream = [parts[p][row] for row in range(len(batch)) for p in range(partitions) if row < len(parts[p])]
+        exact.observe(np.array(stream, np.int64))
+        for disorder, most in ((few, 2), (single, 1 << 10)):
+            told = []
+            for p, places in enumerate(parts):
+                told += [
+                    (p, *block)
+                    for block in zip(*map(np.ndarray.tolist, cut(np.array(places, np.int64), most)), strict=True)
+                ]
+            disorder.observe_blocks(interleaved(told)[0])
+        assert (few.count, few.scrambling >= exact.scrambling) == (exact.count, True)
+        assert (single.count, single.scrambling) == (exact.count, exact.scrambling)
+        for k in range(0, exact.count + 1, 3):
+            at, most_at = few.closed(k), exact.closed(k)
+            assert at is None or (most_at is not None and at <= most_at)
+            assert single.closed(k) == most_at
+
+
+def test_blocks_are_few_and_small() -> None:
+    """A million rows in order: 256 blocks, and what is kept for them is the length of two at most."""
+    told = zip(*(column.tolist() for column in cut(np.arange(1_000_000))), strict=True)
+    blocks, _ = interleaved([(7, *block) for block in told])
+    disorder = Disorder()
+    disorder.observe_blocks(blocks)
+    assert blocks.first.size == 256
+    assert disorder.scrambling <= 1_000_000 / 256 + 1
+    closed = disorder.closed(disorder.recent)
+    assert closed is not None
+    assert closed >= 1_000_000 - 2 * 3907 - 1
 
 
 @given(st.data(), PLACES)

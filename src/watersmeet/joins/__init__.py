@@ -48,7 +48,12 @@ JOINS: dict[str, type[Any]] = {
 
 #: Those of two to eight streams. They hear punctuations, as PWJoin and PJoin do.
 MULTIWAY = (NaiveMultiwayJoin, EagerJoin, LazyJoin, GeneralLazyJoin, HybridJoin)
-LISTENING = (PWJoin, *MULTIWAY)
+_LISTENING = (PWJoin, *MULTIWAY)
+
+
+def listens(join: Join) -> bool:
+    """Whether a join hears punctuations about keys; one that holds tuples back does not."""
+    return isinstance(join, _LISTENING) or (isinstance(join, WOJoin) and join.strategy == "none")
 
 
 def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
@@ -68,6 +73,11 @@ def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
         )
     join: Join = kind(query, **options)
     return join
+
+
+def name_of(join: Join) -> str:
+    """The name by which a join is asked for."""
+    return next(name for name, kind in JOINS.items() if type(join) is kind)
 
 
 def _near(word: str, known: Any) -> str | None:

@@ -12,8 +12,9 @@ from watersmeet.joins.waiting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
-from watersmeet.state.closings import Effect
+from watersmeet.state.closings import Effect, Latest
 from watersmeet.state.keys import Bools, Int64s, Keys
+from watersmeet.state.placed import PlacedState
 from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import StreamState
 from watersmeet.state.value_lists import ValueLists
@@ -39,7 +40,7 @@ class Agreement:
         self.streams = streams
         self.waiting = waiting
         windowed = not any(isinstance(s.window, Unbounded) for s in query.streams)
-        self.promises = [Promises(s.spec, s.lists, forgets=windowed) for s in streams]
+        self.promises = [Promises(s.spec, s.lists, _latest(s), forgets=windowed) for s in streams]
         self.announced: list[pa.RecordBatch] = []
         self.announced_ranges: list[tuple[Any, Any]] = []
 
@@ -149,3 +150,8 @@ class Agreement:
         effects = [p.all_effective(own) for p, own in zip(self.promises, progress, strict=True)]
         self.settle(effects, [_NONE] * len(self.streams))
         self.begin()
+
+
+def _latest(state: StreamState[ValueLists]) -> Latest | None:
+    """Who knows the event times of stored tuples, where the lists do not."""
+    return state.latest if isinstance(state, PlacedState) else None

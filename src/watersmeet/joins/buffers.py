@@ -9,22 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import StateMismatchError
+from watersmeet.model.blocks import Blocks
 from watersmeet.state.arrays import Arrays, HeapArrays
 from watersmeet.state.disorder import Disorder, SortedTail, lag
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.placed import BEYOND, FIRST
 from watersmeet.state.recent import MatchedDistances, RecentRate
 
-#: Before all places; the largest of them; and what lies beyond: nothing has to stay.
-FIRST = int(np.iinfo(np.int64).min)
-LAST = int(np.iinfo(np.int64).max)
-BEYOND = LAST + 1
 #: What is left, after a batch, of a number of tuples to keep that is larger than needed now.
 SHRINKING = 0.98
 #: Tuples with partners from which something can be learnt.
@@ -32,8 +31,23 @@ ENOUGH = 200
 #: What has become durable in so many pieces is written anew as one.
 MOST_PIECES = 32
 
+_NONE = np.empty(0, np.int64)
+
 #: Scrambling factors that are known, by stream; None: to be measured.
 Given = Sequence[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Places of the tuples that one stream brings in a batch, in the order of arrival.
+
+    Where these are a part of the stream (a shard's), `blocks` tell of all of it, and `positions`, if anybody needs to
+    know, where the tuples stand in the batch.
+    """
+
+    places: Int64s
+    blocks: Blocks | None = None
+    positions: Int64s | None = None
 
 
 class Buffers(ABC):
@@ -49,10 +63,17 @@ class Buffers(ABC):
         """The largest place that nothing to come of stream j is expected to reach down to."""
         return self.disorder[j].closed(self.allowance(j))
 
-    def observe(self, places: Sequence[Int64s]) -> list[Int64s]:
-        """Take a batch of each stream up, in the order of arrival; how far behind its tuples came."""
-        behind = [d.observe(p) for d, p in zip(self.disorder, places, strict=True)]
-        for d, given in zip(self.disorder, self.given, strict=True):
+    def observe(self, news: Sequence[News]) -> list[Int64s]:
+        """Take a batch of each stream up; how far behind the tuples of this shard came, where that is known."""
+        behind = []
+        for d, one, given in zip(self.disorder, news, self.given, strict=True):
+            before = d.count
+            if one.blocks is None:
+                behind.append(d.observe(one.places))
+            else:
+                d.observe_blocks(one.blocks)
+                positions = one.positions
+                behind.append(_NONE if positions is None else d.maxima.behind(one.places, before + positions))
             if given is not None:
                 d.maxima.forget_before(d.count - given)
         return behind
@@ -164,12 +185,12 @@ class PaperBuffers(Buffers):
         self.history: deque[list[int]] = deque(maxlen=256)  # tuples of each stream after the last batches
         self._fresh: list[list[Int64s]] = [[] for _ in given]
 
-    def observe(self, places: Sequence[Int64s]) -> list[Int64s]:
-        for i, some in enumerate(places):
-            self.tails[i].add(some)
-            self.rates[i].observe(some.size)
-            self._fresh[i].append(some)
-        behind = super().observe(places)
+    def observe(self, news: Sequence[News]) -> list[Int64s]:
+        for i, one in enumerate(news):
+            self.tails[i].add(one.places)
+            self.rates[i].observe(one.places.size)
+            self._fresh[i].append(one.places)
+        behind = super().observe(news)
         self.history.append([d.count for d in self.disorder])
         return behind
 

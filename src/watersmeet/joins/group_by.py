@@ -22,6 +22,7 @@ from watersmeet.state.groups import GONE, GroupState
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.merging import Mine
 from watersmeet.state.order import Order, Ranges
+from watersmeet.state.shelf import ReadEntry
 
 
 class Startable(Protocol):
@@ -151,6 +152,9 @@ class RunningGroupedJoin(RunningJoin[Any]):
     def reached(self) -> list[int]:
         return self.join.reached()
 
+    def scrambling(self) -> list[int]:
+        return self.join.scrambling()
+
     def output_punctuations(self) -> list[str]:
         """Finished keys are finished groups; a time of results is none of groups."""
         return [said for said in self.join.output_punctuations() if "heartbeat" not in json.loads(said)]
@@ -160,6 +164,13 @@ class RunningGroupedJoin(RunningJoin[Any]):
 
     def owns(self, mine: Mine) -> None:
         self.join.owns(mine)
+
+    def measured(self) -> dict[str, Any]:
+        return self.join.measured()
+
+    def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:
+        self.join.attach(entries, read)
+        self.apart = self.join.apart
 
     def notes(self) -> dict[str, Any]:
         return self.join.notes()

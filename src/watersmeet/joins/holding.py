@@ -1,4 +1,8 @@
-"""Tuples that a window-oblivious join holds back: in memory until they can be sorted, on disk while others lag."""
+"""Tuples that a window-oblivious join holds back: in memory until they can be sorted, apart while others lag.
+
+Apart is where the durable form is, if there is one at hand (`Held.attach`): then a piece leaves memory with the batch
+that parks it, and is read from the store when it is due. Otherwise it is a file.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,17 @@ from watersmeet.model.queries import StreamSpec
 from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.order import Order
-from watersmeet.state.shelf import Shelf
+from watersmeet.state.shelf import ReadEntry, Shelf
 
-#: Rows that go to disk, and come back, together: a join reads ahead by no more than these.
+#: Rows that are put apart, and come back, together: a join reads ahead by no more than these.
 PIECE = 1 << 16
+#: Pieces of fewer rows than half of that are made into larger ones when there are more than so many.
+MOST_SMALL = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows on the shelf, the least of their places, and how large they are."""
+    """Rows that are apart, the least of their places, and how large they are."""
 
     name: str
     low: int
@@ -32,7 +38,7 @@ class Piece:
 
 
 class Held:
-    """Of one stream the tuples that wait in memory, and pieces of those that are parked on disk."""
+    """Of one stream the tuples that wait in memory, and pieces of those that are parked apart."""
 
     def __init__(self, i: int, spec: StreamSpec, shelf: Shelf) -> None:
         self.i = i
@@ -43,10 +49,17 @@ class Held:
         self.pieces: list[Piece] = []
         self._durable: list[str] = []  # names of the pieces that the log has, in its order
         self._made = 0
+        self._entries: Sequence[Entry] = ()  # where they stand in a store, in the same order
+        self._read: ReadEntry | None = None
+        self._fresh: dict[str, pa.RecordBatch] = {}  # pieces of this batch, on their way to the store
+
+    def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:
+        """Keep pieces in a store, for one batch: those of before are the entries."""
+        self._entries, self._read = entries, read
 
     @property
     def parked(self) -> int:
-        """Tuples on disk."""
+        """Tuples that are apart."""
         return sum(p.rows for p in self.pieces)
 
     def places(self, rows: pa.RecordBatch) -> Int64s:
@@ -62,29 +75,55 @@ class Held:
         return rows.take(pa.array(ready[np.argsort(places[ready], kind="stable")]))
 
     def park(self, rows: pa.RecordBatch, until: int) -> pa.RecordBatch:
-        """Put rows beyond a place on disk; gives the others, and all pieces in which some have come within it."""
+        """Put rows beyond a place apart; gives the others, and all pieces in which some have come within it."""
         places = self.places(rows)
-        far = np.flatnonzero(places > until)
-        far = far[np.argsort(places[far], kind="stable")]
         near = [rows.take(pa.array(np.flatnonzero(places <= until)))]
-        due = [p for p in self.pieces if p.low <= until]
-        self.pieces = [p for p in self.pieces if p.low > until]
-        for piece in due:
-            near.append(self.shelf.read(piece.name))
-            self.shelf.remove(piece.name)
-        for at in range(0, far.size, PIECE):
-            some = far[at : at + PIECE]
+        near += self._take([p for p in self.pieces if p.low <= until])
+        self._put(rows.take(pa.array(np.flatnonzero(places > until))))
+        small = [p for p in self.pieces if p.rows < PIECE // 2]
+        if len(small) > MOST_SMALL:
+            self._put(pa.concat_batches(self._take(small)))
+        return pa.concat_batches(near)
+
+    def _put(self, rows: pa.RecordBatch) -> None:
+        places = self.places(rows)
+        order = np.argsort(places, kind="stable")
+        for at in range(0, order.size, PIECE):
+            some = order[at : at + PIECE]
             apart = rows.take(pa.array(some))
             piece = Piece(f"{self.i}.{self._made}", int(places[some[0]]), int(some.size), apart.nbytes)
             self._made += 1
-            self.shelf.put(piece.name, apart)
+            if self._read is None:
+                self.shelf.put(piece.name, apart)
+            else:
+                self._fresh[piece.name] = apart
             self.pieces.append(piece)
-        return pa.concat_batches(near)
+
+    def _take(self, some: Sequence[Piece]) -> list[pa.RecordBatch]:
+        """Rows of these pieces, which are apart no longer."""
+        out = []
+        for piece in some:
+            out.append(self._rows_of(piece.name))
+            self._drop(piece.name)
+        gone = {p.name for p in some}
+        self.pieces = [p for p in self.pieces if p.name not in gone]
+        return out
+
+    def _rows_of(self, name: str) -> pa.RecordBatch:
+        if self._read is None:
+            return self.shelf.read(name)
+        return self._fresh[name] if name in self._fresh else self._read(self._entries[self._durable.index(name)])
+
+    def _drop(self, name: str) -> None:
+        if self._read is None:
+            self.shelf.remove(name)
+        else:
+            self._fresh.pop(name, None)
 
     def clear(self) -> None:
         """Nothing held can match any more."""
         for piece in self.pieces:
-            self.shelf.remove(piece.name)
+            self._drop(piece.name)
         self.waiting, self.pieces = no_rows(self.spec.schema), []
 
     # ------------------------------------------------------------ the durable form
@@ -106,8 +145,8 @@ class Held:
         gone = tuple(id for id, name in zip(listed, self._durable, strict=True) if name not in here)
         out = [Delta("parked", self.i, no_rows(self.spec.schema), removed=gone)] if gone else []
         known = set(self._durable)
-        out += [Delta("parked", self.i, self.shelf.read(p.name)) for p in self.pieces if p.name not in known]
-        self._durable = [p.name for p in self.pieces]
+        out += [Delta("parked", self.i, self._rows_of(p.name)) for p in self.pieces if p.name not in known]
+        self._durable, self._fresh = [p.name for p in self.pieces], {}
         if self.waiting.num_rows or pieces(entries, "waiting", self.i):
             out.append(Delta("waiting", self.i, self.waiting, whole=True))
         if self.shelf.shared:

@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import MemoryLimitError
-from watersmeet.joins.buffers import BEYOND, FIRST, LAST, Buffers, LearnedBuffers, check_same, floors_above
+from watersmeet.joins.buffers import Buffers, LearnedBuffers, News, check_same, floors_above
 from watersmeet.joins.general_lazy import RunningGeneralLazy
 from watersmeet.joins.holding import Held
 from watersmeet.joins.orders import Order
 from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL, Batch
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import FOREVER
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s, Keys
 from watersmeet.state.log import Delta, Entry
-from watersmeet.state.order import Order as KeyOrder
-from watersmeet.state.segments import Segment
-from watersmeet.state.shelf import Shelf
+from watersmeet.state.placed import BEYOND, FIRST, PlacedState
+from watersmeet.state.shelf import ReadEntry, Shelf
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -43,32 +43,6 @@ class Limits:
     strategy: str = "none"
     memory: int | None = None
     shed: bool = False
-
-
-class PlacedState(StreamState[ValueLists]):
-    """The state of a stream in which the place of a key stands where others have the time: old is what is small."""
-
-    def __init__(self, spec: StreamSpec, lists: ValueLists) -> None:
-        super().__init__(spec, lists)
-        self.key_order = KeyOrder.of([spec.schema.field(spec.key[0]).type])
-
-    def places(self, keys: Keys) -> Int64s:
-        places: Int64s = self.key_order.of_keys(keys)
-        return places
-
-    def restore(self, segment: Segment, alive_from: int) -> None:
-        _, keys = self.read(segment.rows)
-        places = self.places(keys)
-        which = np.flatnonzero(places >= alive_from)
-        number = self.segments.add(segment, which.size)
-        self.lists.insert(which, places, keys, number)
-
-    def expire_before(self, time: int) -> int:
-        if time <= LAST:
-            return super().expire_before(time)
-        gone = self.lists.living()
-        self.lists.discard(gone, self.segments.left)
-        return int(gone.size)
 
 
 class RunningWOJoin(RunningGeneralLazy):
@@ -94,6 +68,8 @@ class RunningWOJoin(RunningGeneralLazy):
         if limits.strategy != "none":
             shelf = Shelf(arrays)
             self.held = [Held(i, s, shelf) for i, s in enumerate(query.streams)]
+        for promises in self.promises:
+            promises.forgets = True  # the floor passes what a forgotten closing would have purged
         self.track: list[tuple[int, int]] = []  # how far the furthest stream was, in time and in what it had closed
         self._idle = [False] * len(query.streams)
         self._news: list[tuple[Int64s, Int64s, Keys]] = []  # of each stream the rows, their places, all keys
@@ -115,11 +91,16 @@ class RunningWOJoin(RunningGeneralLazy):
     def _begin(self, batches: Sequence[Batch]) -> None:
         self._news = []
         super()._begin([_unheard(b) for b in batches] if self.held else batches)
-        self._behind = self.buffers.observe([places for _, places, _ in self._news])
+        self._behind = self.buffers.observe([self._shown(i, batch) for i, batch in enumerate(batches)])
         if self.limits.strategy == "auto":
             self._choose(sum(batch.rows.nbytes for batch in batches))
         for i, held in enumerate(self.held):
             self.arrivals[i] = self._take_part(i, held)
+
+    def _shown(self, i: int, batch: Batch) -> News:
+        which, places, _ = self._news[i]
+        positions = batch.positions
+        return News(places, batch.order, None if positions is None else positions[which])
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         arrivals = super()._admit(i, batch)
@@ -164,6 +145,9 @@ class RunningWOJoin(RunningGeneralLazy):
                 self.track.append(furthest)
             if len(self.track) > TRACK:
                 self.track = [*self.track[: TRACK // 2 : 2], *self.track[TRACK // 2 :]]
+
+    def scrambling(self) -> list[int]:
+        return [d.scrambling for d in self.buffers.disorder]
 
     @property
     def ended(self) -> list[bool]:
@@ -238,7 +222,23 @@ class RunningWOJoin(RunningGeneralLazy):
         closed: Int64s = nodes[lists.lists.mark[nodes] == kernel.CLOSED]
         return closed
 
+    def reached(self) -> list[int]:
+        return [p if p > -FOREVER // 2 else BEFORE_ALL for p in super().reached()]
+
+    def output_progress(self) -> int:
+        """By event time; streams whose tuples are never late by that say nothing before they end."""
+        return min(self.reached())
+
+    def measured(self) -> dict[str, Any]:
+        factors = [self.buffers.allowance(j) for j in range(len(self.own))]
+        return super().measured() | {"scrambling": factors, "strategy": self.strategy}
+
     # ------------------------------------------------------------ the durable form
+
+    def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:
+        self.apart = frozenset({"parked"}) if self.held else frozenset()
+        for held in self.held:
+            held.attach([e for e in entries if (e.kind, e.stream) == ("parked", held.i)], read)
 
     def notes(self) -> dict[str, Any]:
         held = {"held": [h.notes() for h in self.held]} if self.held else {}

@@ -11,15 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import WindowError
-from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micros
+from watersmeet.model.lags import Lags
 from watersmeet.model.outputs import Counters
 from watersmeet.model.plain import plain_column
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s
+from watersmeet.state.lateness import MeasuredDelay
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.order import Order
+from watersmeet.state.shelf import ReadEntry
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
 #: Rows of a batch, by their places.
@@ -43,11 +46,14 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.query = query
         self.streams = streams
         self.progress = [BEFORE_ALL] * len(query.streams)
+        self.delays = [None if s.late_share is None else MeasuredDelay(s.late_share) for s in query.streams]
         self.heard = [BEFORE_ALL] * len(query.streams)  # how far the others were when each last showed something
+        self.apart: frozenset[str] = frozenset()  # kinds of deltas that stay in the store until they are asked for
         self.counters = Counters()
         self.late: list[pa.RecordBatch] = []
         self.violations: list[pa.RecordBatch] = []
         self.arrivals: list[Arrivals] = []
+        self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
         self.announced: list[pa.RecordBatch] = []  # keys of which no result can come any more, and ...
         self.announced_ranges: list[tuple[Any, Any]] = []  # ... intervals of them; only some joins know any
 
@@ -72,6 +78,14 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Progress of each stream, as far as the results of what it brought before have come out."""
         return self.progress
 
+    def scrambling(self) -> list[int]:
+        """The scrambling factor that each stream has shown, of joins that measure it."""
+        return []
+
+    def measured(self) -> dict[str, Any]:
+        """What the join has measured of its streams and goes by, as JSON; times are microseconds."""
+        return {"delays": [d and d.delay for d in self.delays]} if any(self.delays) else {}
+
     def output_punctuations(self) -> list[str]:
         """What the last step lets the output promise, each as JSON."""
         return []
@@ -83,13 +97,26 @@ class RunningJoin(ABC, Generic[IndexT]):
     def owns(self, mine: Callable[[Int64s], Bools]) -> None:
         """Say which words of keys ever come to this join, one of several that divide them. Not all care."""
 
+    def attach(self, entries: Sequence[Entry], read: ReadEntry) -> None:
+        """Say where the durable form stands, before it is taken up: what joins keep `apart` they read when needed."""
+
     def notes(self) -> dict[str, Any]:
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""
         patient = all(s.idle_after is None for s in self.query.streams)
-        return {} if patient else {"heard": list(self.heard)}
+        delays = [d and d.notes() for d in self.delays]
+        said = {
+            "heard": None if patient else list(self.heard),
+            "remarks": self.remarks,
+            "delays": any(delays) and delays,
+        }
+        return {name: value for name, value in said.items() if value}
 
     def recall(self, notes: dict[str, Any]) -> None:
+        self.remarks = notes.get("remarks", {})
         self.heard = list(notes.get("heard", self.heard))
+        for delay, note in zip(self.delays, notes.get("delays", []), strict=False):
+            if delay is not None:
+                delay.recall(note)
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
         return []
@@ -123,12 +150,26 @@ class RunningJoin(ABC, Generic[IndexT]):
 
     def _advance(self, i: int, batch: Batch) -> None:
         if batch.seen is not None and not self.query.streams[i].tellers:
-            self.progress[i] = max(self.progress[i], batch.seen - self.query.streams[i].delay)
+            delay = self._delay(i, batch, batch.seen)
+            if delay is not None:
+                self.progress[i] = max(self.progress[i], batch.seen - delay)
         said = batch.closings
         if said is not None and said.heartbeat is not None:
             self.progress[i] = max(self.progress[i], said.heartbeat)
         if batch.ended or (said is not None and said.ended):
             self.progress[i] = AFTER_ALL
+
+    def _delay(self, i: int, batch: Batch, seen: int) -> int | None:
+        """How far behind `seen` tuples of stream i may still come; None: nobody knows yet."""
+        measured = self.delays[i]
+        if measured is None:
+            return self.query.streams[i].delay
+        lags = batch.lags
+        if lags is None:
+            times = micros(batch.rows.column(self.query.streams[i].time))
+            lags = Lags.of(times[times != NO_TIME])
+        measured.observe(lags, seen)
+        return measured.delay
 
     def _pass_idle(self, batches: Sequence[Batch]) -> None:
         """Take the progress of streams that are idle from that of the others, all of them as they stand now.

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import QueryError
-from watersmeet.joins.buffers import BEYOND, Buffers, Given, SoundBuffers, floors_above
+from watersmeet.joins.buffers import Buffers, Given, SoundBuffers, floors_above
 from watersmeet.joins.oblivious import RunningWOJoin
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import AFTER_ALL, Batch, no_rows
 from watersmeet.model.queries import JoinQuery
+from watersmeet.state.placed import BEYOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import is_word
 
-#: Rules that say how much to keep.
+#: Rules that say how much to keep; the last two are the paper's.
 BUFFERS = ("sound", "learned", "eq7", "eq8")
+EQUATIONS = BUFFERS[2:]
 
 
 @dataclass(frozen=True, slots=True)

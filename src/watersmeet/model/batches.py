@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.model.blocks import Blocks
+from watersmeet.model.lags import Lags
 from watersmeet.model.punctuations import Closings
 
 Int64s = npt.NDArray[np.int64]
@@ -29,7 +31,9 @@ class Batch:
     `ended` says that nothing will follow. `closings` are its punctuations. `newest` (the keys of the batch's newest
     tuples, and their time) and `largest` (the largest key, and the first time with it) are told where the stream
     promises clusters or an order; NULL keys and rows without a time count for neither. `rejected` are punctuations
-    (low, high, time) that say nothing: an end of the range they close is NULL.
+    (low, high, time) that say nothing: an end of the range they close is NULL. Where `rows` are a part of the stream's,
+    and the join goes by the disorder of the whole, `order` shows its keys and `positions` where the rows stand in it;
+    `lags` show how far behind its rows came.
     """
 
     rows: pa.RecordBatch
@@ -39,6 +43,9 @@ class Batch:
     newest: tuple[pa.RecordBatch, int] | None = None
     largest: tuple[Any, int] | None = None
     rejected: pa.RecordBatch | None = None
+    order: Blocks | None = None
+    positions: Int64s | None = None
+    lags: Lags | None = None
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, time: str, *, ended: bool = False, closings: Closings | None = None) -> Batch:

@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model.predicates import Predicate
 from watersmeet.model.punctuations import Ordered, Promise
-from watersmeet.model.windows import RowsWindow, TimeWindow, Window
+from watersmeet.model.windows import FOREVER, RowsWindow, TimeWindow, Window
 
 #: What a distance between keys of a type is.
 _SLACK: tuple[tuple[Any, tuple[type, ...]], ...] = (
@@ -40,7 +40,8 @@ class StreamSpec:
 
     `order_by` breaks ties between tuples of one event time, before the bytes of the row do. A stream that has shown
     nothing while the others went on by more than `idle_after` counts as idle: its progress is then taken to be theirs
-    (that of the one that is furthest) less `idle_after`.
+    (that of the one that is furthest) less `idle_after`. With `late_share` the delay is measured, so that about that
+    share of the rows comes late; `delay` is 0 then.
     """
 
     name: str
@@ -53,6 +54,7 @@ class StreamSpec:
     tellers: int = 0  # shards of the join whose output this is: progress is then told by them, not seen
     order_by: str | None = None  # the column that breaks ties of times
     idle_after: int | None = None  # microseconds of the other streams' time in which it shows nothing
+    late_share: float | None = None  # the share of rows that may be late
 
     def __post_init__(self) -> None:
         for column in (self.time, *self.key):
@@ -78,6 +80,12 @@ class StreamSpec:
             raise WindowError(
                 f"`idle_after` of stream `{self.name}` is {self.idle_after} µs; every stream is silent for a moment.",
                 hint="give a time in which the stream would certainly have shown something, or leave it out.",
+            )
+        if self.late_share is not None and not 0 < self.late_share < 1:
+            raise WindowError(
+                f"`late_share` of stream `{self.name}` is {self.late_share!r}; it is the share of rows that may come "
+                "late, between 0 and 1.",
+                hint="use a small number such as 0.001; a `delay` that is given holds for all rows.",
             )
         if self.order_by is not None:
             self._check_order_by(self.order_by)
@@ -119,6 +127,16 @@ class StreamSpec:
     def has_ordered_key(self) -> bool:
         """Whether ranges of keys can be spoken of: the key is one column of a type with an order."""
         return len(self.key) == 1 and has_order(self.schema.field(self.key[0]).type)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether no row may come behind the newest: a promise holds from its own time on, then."""
+        return self.delay == 0 and self.late_share is None
+
+    @property
+    def timeless(self) -> bool:
+        """Whether no row is ever late, so that time orders nothing: a promise holds from its batch on, then."""
+        return self.delay >= FOREVER
 
     @property
     def payload(self) -> tuple[str, ...]:
@@ -229,6 +247,7 @@ class JoinQuery:
                     **({"tellers": s.tellers} if s.tellers else {}),
                     **({"order_by": s.order_by} if s.order_by is not None else {}),
                     **({"idle_after": s.idle_after} if s.idle_after is not None else {}),
+                    **({"late_share": s.late_share} if s.late_share is not None else {}),
                     **({"promises": [repr(p) for p in s.promises]} if s.promises else {}),
                 }
                 for s in self.streams
@@ -237,4 +256,9 @@ class JoinQuery:
 
     def digest(self) -> str:
         """A short name for `describe()`."""
-        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:32]
+        return digest_of(self.describe())
+
+
+def digest_of(description: dict[str, object]) -> str:
+    """A short name for what a query says of itself."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]

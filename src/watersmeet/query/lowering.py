@@ -55,7 +55,7 @@ class Plan:
     """What the join is told, and what is done with its results. Expressions are over the columns of the results.
 
     `on` are columns that all streams have, or equalities of two of them. `aggregates` and `by` are those of the groups;
-    `having` and `outputs` are over the groups then, else over the results.
+    `having` and `outputs` are over the groups then, else over the results. `auto`: there are no windows.
     """
 
     sides: tuple[Side, ...]
@@ -69,6 +69,7 @@ class Plan:
     having: exp.Expr | None = None
     every: int | None = None
     updates: bool = False
+    auto: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,23 @@ class _Lowering:
         where, after = (
             _all_of([f(e) for e in es]) for f, es in ((self._pair, query.across), (self._above, query.after))
         )
+        auto = self._is_auto()
         sides = tuple(self._side(i) for i in query.inputs)
         aggs = tuple(aggregates.items())
-        return Plan(
-            sides, self._on(), query.how, where, after, outputs, tuple(by), aggs, having, query.slide, query.updates
-        )
+        told = (sides, self._on(), query.how, where, after, outputs, tuple(by), aggs, having)
+        return Plan(*told, query.slide, query.updates, auto)
+
+    def _is_auto(self) -> bool:
+        """Whether what is kept follows from the keys: of all streams, or of none."""
+        auto = [i.name for i in self.query.inputs if isinstance(i.window, Auto)]
+        others = [i.name for i in self.query.inputs if i.name not in auto]
+        if auto and others:
+            raise QueryError(
+                f"stream `{auto[0]}` has the window [AUTO], and `{others[0]}` has not; how much to keep of one stream "
+                "follows from the keys of all others.",
+                hint="write [AUTO] behind every stream, or give every one a window.",
+            )
+        return bool(auto)
 
     # ------------------------------------------------------------ names above the join
 
@@ -193,7 +206,11 @@ class _Lowering:
             if len(arguments) != 2 or not (isinstance(arguments[1], exp.Literal) and arguments[1].is_string):
                 said = "BUCKET takes a time and a duration."
                 raise self._error(expression, said, "BUCKET(b.bid_at, '1 minute').")
-            length = durations.parse(arguments[1].name, "BUCKET")
+            try:
+                length = durations.parse(arguments[1].name, "BUCKET")
+            except WindowError as wrong:
+                said = f"'{arguments[1].name}' is not a duration of fixed length."
+                raise self._error(expression, said, "e.g. '1 minute', '2 hours'.", WindowError) from wrong
             if length <= 0:
                 raise self._error(expression, "a bucket holds at least a microsecond.", "e.g. '1 minute'.", WindowError)
             column = self._column(arguments[0])
@@ -263,15 +280,11 @@ class _Lowering:
                 columns.setdefault(name, _bare(column.name))
         columns |= {name: _own(e) for name, e in self.computed[one.name]}
         known = self.streams[one.name]
-        if isinstance(one.window, Auto):
-            raise QueryError(
-                f"stream `{one.name}` has the window [AUTO]; joins without windows are not run yet.",
-                hint="give it a window, e.g. [RANGE 1 HOUR], for now.",
-            )
         where = _all_of([_own(f) for f in one.filters])
         time = self.names[Column(one.name, known.time)]
         order_by = None if known.order_by is None else self.names[Column(one.name, known.order_by)]
-        return Side(one.stream, one.name, one.window, time, order_by, tuple(columns.items()), where)
+        window = None if isinstance(one.window, Auto) else one.window
+        return Side(one.stream, one.name, window, time, order_by, tuple(columns.items()), where)
 
     def _error(self, node: exp.Expr, what: str, hint: str, kind: type[QueryError] = QueryError) -> QueryError:
         return error(self.text, place_of(node), what, hint, kind)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from watersmeet.errors import QueryError, WindowError
+from watersmeet.joins.wo_join import EQUATIONS
 from watersmeet.model import durations
+from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
+from watersmeet.optimizer.planner import make_plan
 from watersmeet.spark.streams import Stream
 
-#: Options that only joins of several streams take.
-_OF_SEVERAL = {"order", "every", "expiration", "max_matches_per_row"}
+
+def algorithm_for(query: JoinQuery, streams: Sequence[Stream], options: dict[str, Any]) -> str:
+    """What "auto" stands for: the optimiser's choice, from what is assumed of the streams before they run."""
+    asked = tuple(options) if query.how == "inner" else ()  # a join of another kind says itself what it does not take
+    return make_plan(query, options=asked, promising=[s.name for s in streams if s.signs]).algorithm
 
 
-def algorithm_for(streams: Sequence[Stream], how: str, options: dict[str, Any]) -> str:
-    """What "auto" stands for."""
-    counted = any(isinstance(s.window, RowsWindow) for s in streams)
-    if len(streams) > 2 or counted or (_OF_SEVERAL & options.keys() and how == "inner"):
-        return "general_lazy"
-    plain = how == "inner" and not any(s.signs or s.known for s in streams)
-    return "hash" if plain else "pwjoin"
-
-
-def engine_options(options: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
-    """Options with names of streams as their numbers, and durations as microseconds."""
+def engine_options(options: dict[str, Any], streams: Sequence[Stream], shards: int) -> dict[str, Any]:
+    """Options with names of streams as their numbers, durations as microseconds, and the memory of one shard."""
     out = {name: value for name, value in options.items() if value is not None}
     names = [s.name for s in streams]
     if "order" in out:
@@ -32,6 +29,10 @@ def engine_options(options: dict[str, Any], streams: Sequence[Stream]) -> dict[s
     for name in ("every", "expiration"):
         if isinstance(out.get(name), str):
             out[name] = durations.parse(out[name], name)
+    if "memory" in out:
+        out["memory"] = max(1, out["memory"] // shards)  # keys are hashed, so shards need about as much each
+    if isinstance(out.get("scrambling"), Mapping):
+        out["scrambling"] = [out["scrambling"].get(name) for name in names]
     if isinstance(out.get("index"), list):
         out["index"] = tuple(out["index"])
     return out
@@ -47,12 +48,19 @@ def _numbered(order: Any, names: Sequence[str]) -> Any:
     return names.index(order)
 
 
-def shards_for(streams: Sequence[Stream], shards: int | None, partitions: int) -> int:
-    """In how many parts keys are divided. Rows of a whole stream can be counted in one place only."""
+def shards_for(streams: Sequence[Stream], shards: int | None, partitions: int, options: dict[str, Any]) -> int:
+    """In how many parts keys are divided. Rows of a whole stream can be counted, and sorted, in one place only."""
     whole = next((s for s in streams if isinstance(s.window, RowsWindow) and not s.window.per_key), None)
-    count = shards or (partitions if whole is None else 1)
+    equation = options.get("buffer") in EQUATIONS
+    count = shards or (1 if whole is not None or equation else partitions)
     if shards is not None and shards < 1:
         raise QueryError(f"`shards` is {shards}; there is at least one.")
+    if equation and count > 1:
+        raise QueryError(
+            f'`buffer` is "{options["buffer"]}" and `shards` is {count}; its lags are about the sorted stream as a '
+            "whole, of which each shard would see its own keys only.",
+            hint='leave `shards` out (it is 1 then), or use buffer="sound", which any number of shards can follow.',
+        )
     if whole is not None and count > 1:
         raise WindowError(
             f"`window` of stream `{whole.name}` counts the rows of the whole stream, and `shards` is {count}; each "

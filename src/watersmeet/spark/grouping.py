@@ -12,18 +12,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, DecimalType, DoubleType, LongType, StructField
 
 from watersmeet.errors import QueryError
-from watersmeet.joins import LISTENING
+from watersmeet.joins import listens
 from watersmeet.joins.group_by import GroupedJoin
 from watersmeet.model import durations
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark import operators
+from watersmeet.spark.analysis import Analyze, analysis
 from watersmeet.spark.counters import METRICS
-from watersmeet.spark.explain import Explanation
+from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
-from watersmeet.spark.order_report import Progress
 from watersmeet.spark.packing import PACKED_DDL
 from watersmeet.spark.processor import ShardProcessor
+from watersmeet.spark.statistics import Given
 
 if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
@@ -86,8 +87,8 @@ def _refuse_by_key(query: GroupedQuery) -> None:
 
 def _closes(joined: Joined) -> tuple[bool, ...]:
     """Which streams end keys by punctuations that the join listens to."""
-    listens = isinstance(joined.operator, LISTENING)
-    return tuple(listens and bool(s.known or any(g.kind != "heartbeat" for g in s.signs)) for s in joined.streams)
+    heard = listens(joined.operator)
+    return tuple(heard and bool(s.known or any(g.kind != "heartbeat" for g in s.signs)) for s in joined.streams)
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,11 @@ class Grouped:
         """Groups (`kind` result), late and violating rows of the join, finished keys; columns as in `Joined.tagged`."""
         return operators.tagged(self._rows, self.names, len(self.joined.ids))
 
-    def explain(self, progress: Progress | None = None) -> Explanation:
-        """What the join's explanation says, and when groups come."""
-        of_join = self.joined.explain(progress)
+    def explain(self, analyze: Analyze = False, *, statistics: Given | None = None) -> Explanation:
+        """What the join's explanation says (see `Joined.explain`), and when groups come."""
+        rows, names = (self if self._inside() else self.joined)._rows, [s.name for s in self.query.streams]
+        found = analysis(analyze, rows, names, streaming=self.streaming) if analyze else None
+        of_join = explain(self.joined, found, statistics)
         groups = {
             "by": list(self.query.group_by.names),
             "aggregates": {name: a.kind for name, a in self.query.group_by.aggregates},

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from watersmeet.errors import QueryError
 from watersmeet.joins.orders import MOST_STREAMS
+from watersmeet.model.windows import RowsWindow
 from watersmeet.spark import equalities
 from watersmeet.spark.conditions import Condition
+from watersmeet.spark.oblivious import read_options, refuse_options, refuse_tree
 from watersmeet.spark.pipeline import Asked, Joined, one_operator
-from watersmeet.spark.streams import Stream
+from watersmeet.spark.streams import AUTO, Stream, parse_window
 from watersmeet.spark.tree import tree
 
 
@@ -19,12 +22,15 @@ def join(
     on: str | Sequence[str],
     how: str = "inner",
     where: Condition | None = None,
+    window: str | RowsWindow | None = None,
     algorithm: str = "auto",
     order: Sequence[Any] | None = None,
     max_matches_per_row: int | None = None,
     on_violation: str = "drop",
     allow_unbounded: bool = False,
     closed: bool = True,
+    memory: str | int | None = None,
+    strategy: str | None = None,
     shards: int | None = None,
     **options: Any,
 ) -> Joined:
@@ -52,12 +58,22 @@ def join(
     arithmetic (``"price >= reserve * 2 AND bidder <> seller"``) are evaluated inside the operator, as Spark would in
     ANSI mode. Any other SQL, or a Column, filters the results of an inner join, and is refused for the other kinds.
 
+    `window` is that of the streams which have none of their own. With "auto" nobody has to say one: for a key that
+    ascends in the long run (numbers, timestamps, dates; epochs, sequence numbers), the order of the keys tells how much
+    to keep. All combinations with one key are results, whatever their times; a row that comes further behind than any
+    of late finds what is there and is counted as `too_late`. No row is late by its time, unless its stream has a
+    `delay`. `memory` ("256 MB", of all shards together) bounds what is held in memory, and `strategy` says how: "msf"
+    sorts first, "dbf" leaves rows of a stream that leads in the state store until the others come near, "hybrid" does
+    both, "auto" (the default where there is a `memory`) as little as will do. The results are the same. What does not
+    fit even so stops the query, or with `shed=True` goes, and is counted. See docs/operators/wo_join.md for `buffer`,
+    `scrambling` and `loss`.
+
     `algorithm` is "hash", "pwjoin", "pjoin", "nested_loop" for two streams, "general_lazy", "eager", "lazy", "hybrid",
     "naive_multiway" for two or more, with their options (`every`, `expiration`: durations; `index`). `order` names the
     streams, or gives their numbers, in the order in which a new tuple meets them, or such an order for each stream;
     without it the order of three streams and more follows the measured rates, from batch to batch. It changes the work,
-    never the result. `max_matches_per_row` bounds the results of one new row, before `where` is asked; those beyond it
-    are counted as `suppressed`.
+    never the result. `max_matches_per_row` bounds the results of one new row (those for which `where` holds);
+    what is beyond it is counted as `suppressed`.
 
     `shards` divides the keys (default: Spark's number of shuffle partitions; one where a window counts the rows of a
     whole stream); it is fixed for the life of a checkpoint.
@@ -78,11 +94,19 @@ def join(
     twice = next((name for n, name in enumerate(names) if name in names[:n]), None)
     if twice is not None:
         raise QueryError(f"two streams are called `{twice}`; messages could not tell them apart.", hint="set `name`.")
+    if window == AUTO or algorithm == "wo_join":
+        algorithm, options = read_options(streams, algorithm, memory, strategy, options)
+    else:
+        refuse_options(memory, strategy, options)
+        length = parse_window(window)
+        streams = tuple(s if length is None or s.window is not None else replace(s, window=length) for s in streams)
     told = {"order": order, "max_matches_per_row": max_matches_per_row}
     options |= {name: value for name, value in told.items() if value is not None}
     asked = Asked(how, where, algorithm, on_violation, allow_unbounded, closed, shards, options)
     equal = equalities.read(on, {s.name: [f.name for f in s.columns] for s in streams})
     steps = equalities.steps(names, equal)
+    if len(steps) > 1 and algorithm == "wo_join":
+        refuse_tree(streams)
     if len(steps) > 1:
         return tree(streams, steps, equal, asked)
     by_name = {s.name: s for s in streams}

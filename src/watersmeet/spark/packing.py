@@ -15,14 +15,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.kernels.hashing import split_rows
-from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micros, no_rows
-from watersmeet.model.punctuations import Closings, Clustered, Ordered, Range
+from watersmeet.model import blocks
+from watersmeet.model.batches import BEFORE_ALL, NO_TIME, micros, no_rows
+from watersmeet.model.lags import Lags
+from watersmeet.model.punctuations import Clustered, Ordered
 from watersmeet.model.queries import StreamSpec
+from watersmeet.spark.measuring import Measuring
 from watersmeet.spark.punctuations import TELLER, flag, part
-from watersmeet.state.keys import Bools, Int64s, encode
+from watersmeet.state.keys import encode
+from watersmeet.state.order import Order
+from watersmeet.state.shards import split
+
+WHERE = pa.field("watersmeet position", pa.int64())  # the partition of a row, and its number there
+ROW_BITS = 40
 
 #: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
 GATHER_BYTES = 64 << 20
@@ -40,17 +48,17 @@ PACKED = pa.schema(
 )
 PACKED_DDL = "shard int, stream int, seen bigint, rows bigint, blob binary, kind int"
 #: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys; the largest; heartbeats, ends;
-#: ranges that say nothing because an end of theirs is NULL.
-ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS, REJECTED = range(7)
+#: ranges that say nothing because an end of theirs is NULL; blocks of keys in their order; lags.
+ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS, REJECTED, BLOCKS, LAGS = range(9)
 
 
-def blob_schema(kind: int, spec: StreamSpec) -> pa.Schema:
+def blob_schema(kind: int, spec: StreamSpec, measuring: Measuring = Measuring.NOTHING) -> pa.Schema:
     """Columns of a blob of this kind."""
     keys = [spec.schema.field(k) for k in spec.key]
     time, teller = pa.field("time", pa.int64()), pa.field("teller", pa.int32())
     match kind:
         case 0:
-            return spec.schema
+            return spec.schema.append(WHERE) if measuring == Measuring.POSITIONS else spec.schema
         case 2:
             low, high = (pa.field(end, keys[0].type) for end in ("low", "high"))
             return pa.schema([low, high, ("low_closed", pa.bool_()), ("high_closed", pa.bool_()), time, teller])
@@ -58,6 +66,10 @@ def blob_schema(kind: int, spec: StreamSpec) -> pa.Schema:
             return pa.schema([time, ("ended", pa.bool_()), teller])
         case 6:
             return pa.schema([pa.field(end, keys[0].type) for end in ("low", "high")] + [time])
+        case 7:
+            return pa.schema([(name, pa.int64()) for name in ("partition", "first", "last", "least", "largest")])
+        case 8:
+            return pa.schema([(name, pa.int64()) for name in ("highest", "behind", "count")])
         case _:
             return pa.schema([*keys, time])
 
@@ -89,22 +101,58 @@ class Packer:
     ids: tuple[int, ...]
     signs: tuple[Signed, ...] = ()
     tuples: bool = True
+    measuring: Measuring = Measuring.NOTHING
+    partition: int | None = None  # else Spark knows it
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sent = False
+        sent, before = False, 0
         for rows in gather(batches):
             if self.signs:
                 rows = yield from self._signs(rows)
             if self.tuples:
                 sent = True
-                yield from self._rows(rows)
+                before = yield from self._rows(rows, before)
         if not sent:
-            yield self._blobs(no_rows(self.spec.schema), None)
+            yield self._blobs(no_rows(blob_schema(ROWS, self.spec, self.measuring)), None)
 
-    def _rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _rows(self, rows: pa.RecordBatch, before: int) -> Generator[pa.RecordBatch, None, int]:
+        """Send rows; how many of the partition's tuples have a position by now."""
         rows = rows.select(self.spec.schema.names).cast(self.spec.schema)
+        if self.measuring:
+            rows, before = yield from self._measured(rows, before)
+        if self.spec.late_share is not None:
+            times = micros(rows.column(self.spec.time).drop_null())
+            lags = Lags.of(times)
+            columns = [lags.highest, lags.behind, lags.count]
+            yield self._blobs(_batch(list(map(pa.array, columns)), blob_schema(LAGS, self.spec)), None, LAGS)
         seen = _latest(rows.column(self.spec.time))
         yield self._blobs(rows, seen)
+        yield from self._promises(rows, seen)
+        return before
+
+    def _measured(
+        self, rows: pa.RecordBatch, before: int
+    ) -> Generator[pa.RecordBatch, None, tuple[pa.RecordBatch, int]]:
+        """Send what the rows show of the order of keys; rows without a key or a time are in no order."""
+        keys = encode([rows.column(self.spec.key[0])])
+        known = keys.valid & np.asarray(rows.column(self.spec.time).is_valid())
+        places = Order(rows.schema.field(self.spec.key[0]).type).of_keys(keys)[known]
+        first, last, least, largest = blocks.cut(places)
+        partition = self._partition()
+        columns = [np.full(first.size, partition), first + before, last + before, least, largest]
+        yield self._blobs(_batch(list(map(pa.array, columns)), blob_schema(BLOCKS, self.spec)), None, BLOCKS)
+        if self.measuring == Measuring.POSITIONS:
+            numbers = before - 1 + np.cumsum(known) + (partition << ROW_BITS)
+            rows = rows.append_column(WHERE, pa.array(numbers))
+        return rows, before + places.size
+
+    def _partition(self) -> int:
+        context = TaskContext.get()
+        if self.partition is not None or context is None:
+            return self.partition or 0
+        return context.partitionId()
+
+    def _promises(self, rows: pa.RecordBatch, seen: int | None) -> Iterator[pa.RecordBatch]:
         if seen is None:
             return
         for promise in self.spec.promises:
@@ -190,28 +238,7 @@ class Packer:
 
     def _split(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Rows by the shard of their key."""
-        n, shards = rows.num_rows, len(self.ids)
-        if shards == 1 or not n:
-            return [rows] + [rows.slice(0, 0)] * (shards - 1)
-        order, starts = np.empty(n, np.int64), np.zeros(shards + 1, np.int64)
-        split_rows(encode([rows.column(k) for k in self.spec.key]).words, shards, order, starts)
-        rows = rows.take(pa.array(order))
-        return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
-
-
-@dataclass(frozen=True)
-class Home:
-    """Tells which words are keys of one of several shards, as `Packer` divides them."""
-
-    index: int
-    shards: int
-
-    def __call__(self, words: Int64s) -> Bools:
-        order, starts = np.empty(words.size, np.int64), np.zeros(self.shards + 1, np.int64)
-        split_rows(words, self.shards, order, starts)
-        mine = np.zeros(words.size, np.bool_)
-        mine[order[starts[self.index] : starts[self.index + 1]]] = True
-        return mine
+        return split(rows, lambda: encode([rows.column(k) for k in self.spec.key]).words, len(self.ids))
 
 
 def _latest(times: pa.Array) -> int | None:
@@ -223,11 +250,6 @@ def _largest(keys: pa.Array) -> pa.Array:
     """Where the largest of these stands, NaN being larger than everything."""
     nan = pc.is_nan(keys) if pa.types.is_floating(keys.type) else None
     return nan if nan is not None and pc.any(nan).as_py() else pc.equal(keys, pc.max(keys))
-
-
-def _by_key_then_first(shown: tuple[Any, int]) -> tuple[Any, ...]:
-    key, time = shown
-    return (True, -time) if key != key else (False, key, -time)
 
 
 def _batch(columns: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -263,73 +285,3 @@ def one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
             "a shard has more than 2 GiB of text or bytes in one column in one batch.",
             hint="take smaller batches (maxFilesPerTrigger, maxOffsetsPerTrigger and their like), or more shards.",
         ) from error
-
-
-def unpack(blob: bytes, spec: StreamSpec, kind: int = ROWS) -> pa.RecordBatch:
-    """The rows of a blob."""
-    return pa.ipc.read_record_batch(pa.py_buffer(blob), blob_schema(kind, spec))
-
-
-class Inbox:
-    """Collects the blobs of one stream, from all source partitions and in any order, into its batch."""
-
-    def __init__(self, spec: StreamSpec) -> None:
-        self.spec = spec
-        self.seen = NO_TIME
-        self.held: dict[int, list[pa.RecordBatch]] = {}
-
-    def put(self, kind: int, seen: int, rows: int, blob: bytes) -> None:
-        self.seen = max(self.seen, seen)
-        if rows:
-            self.held.setdefault(kind, []).append(unpack(blob, self.spec, kind))
-
-    def batch(self, *, ended: bool) -> Batch:
-        """What all of them said together."""
-        largest = max(self._tuples(LARGEST), default=None, key=_by_key_then_first)
-        return Batch(
-            self._all(ROWS),
-            self.seen if self.seen != NO_TIME else None,
-            ended,
-            self._closings(),
-            self._newest(),
-            largest,
-            self._all(REJECTED) if REJECTED in self.held else None,
-        )
-
-    def _all(self, kind: int) -> pa.RecordBatch:
-        held = self.held.get(kind)
-        return one(held) if held else no_rows(blob_schema(kind, self.spec))
-
-    def _tuples(self, kind: int) -> list[tuple[Any, ...]]:
-        return list(zip(*(c.to_pylist() for c in self._all(kind).columns), strict=True))
-
-    def _newest(self) -> tuple[pa.RecordBatch, int] | None:
-        keys = self._all(NEWEST)
-        if not keys.num_rows:
-            return None
-        time = pc.max(keys.column("time")).as_py()
-        return keys.filter(pc.equal(keys.column("time"), time)).select(list(self.spec.key)), time
-
-    def _closings(self) -> Closings | None:
-        if not self.held.keys() & {KEYS, RANGES, BEATS}:
-            return None
-        keys = self._all(KEYS)
-        ranges = tuple((Range(low, high, a, b), time) for low, high, a, b, time, _ in self._tuples(RANGES))
-        beat = self._beat()
-        return Closings(
-            keys.select(list(self.spec.key)),
-            micros(keys.column("time")),
-            ranges,
-            beat if beat != AFTER_ALL else None,
-            beat == AFTER_ALL,
-        )
-
-    def _beat(self) -> int | None:
-        """The latest heartbeat; of a join's output the one that all of its shards have reached."""
-        beats = [(AFTER_ALL if ended else time, teller) for time, ended, teller in self._tuples(BEATS)]
-        if not self.spec.tellers:
-            return max((time for time, _ in beats if time is not None), default=None)
-        told: dict[int, int] = {}
-        for time, teller in beats:
-            told[teller] = max(time, told.get(teller, BEFORE_ALL))
-        return min(told.values()) if len(told) == self.spec.tellers else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -30,10 +31,14 @@ from watersmeet.model.plain import plain_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
-from watersmeet.spark.ordering import order_of
+from watersmeet.spark.inbox import Inbox
+from watersmeet.spark.measuring import measuring_of
+from watersmeet.spark.shard_report import about_news, about_states
+from watersmeet.spark.watching import watch
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.shards import Home
 
 #: Kinds of rows that leave the operator.
 RESULT, LATE, VIOLATION, PUNCTUATION, STATS = 0, 1, 2, 3, 9
@@ -116,8 +121,8 @@ class ShardProcessor(StatefulProcessor):
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
-            order = order_of(self.join, working.join, ended=self.ended)
+        with _Working(self.join, header, store, Home(self.ids.index(shard), len(self.ids))) as working:
+            watched = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -127,10 +132,11 @@ class ShardProcessor(StatefulProcessor):
             if self.on_violation == "error":
                 _refuse_violations(working.join)
                 _refuse_rejected(self.query, batches)
-            about_order = {}
-            if order:
-                about_order = order.after(header.batches, batches)
-                timings.lap("order_us")
+            seen = {}
+            if watched:
+                seen = watched.after(header.batches, batches)
+                timings.lap("watch_us")
+            news = about_news(working.join, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -147,14 +153,22 @@ class ShardProcessor(StatefulProcessor):
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
-            stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
+            stats: dict[str, Any] = {
+                **counters.as_dict(),
+                **timings.parts,
+                **working.found,
+                "bytes_written": store.written,
+            }
             stats["shard"] = shard
-            stats |= about_order | {"progress": working.join.reached()}
+            stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            stats |= seen | working.join.measured()
+            stats |= {"progress": working.join.reached(), "streams": about_states(working.join, news)}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
-        inboxes = [packing.Inbox(spec) for spec in self.query.streams]
+        measuring = measuring_of(self.join)
+        inboxes = [Inbox(spec, measuring) for spec in self.query.streams]
         for frame in rows:
             for stream, seen, count, blob, kind in zip(
                 frame["stream"], frame["seen"], frame["rows"], frame["blob"], frame["kind"], strict=True
@@ -182,9 +196,9 @@ class ShardProcessor(StatefulProcessor):
 class _Working:
     """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: packing.Home) -> None:
+    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: Home) -> None:
         self.home = home
-        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
+        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0, "not_kept": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
         taken = self.cache.take(tokens)
@@ -201,21 +215,22 @@ class _Working:
         if token:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._open(join, store)
+        self._open(join, header, store)
         if header.batches:
             self.found["rebuilt"] = 1
             log.rebuild(self.join, header, self.store)
 
-    def _open(self, join: Join, store: SparkStore) -> None:
+    def _open(self, join: Join, header: log.Header, store: SparkStore) -> None:
         self.store = store
         self.join = join.start(MappedArrays(self.folder))
         self.join.owns(self.home)
+        self.join.attach(header.segments, lambda entry: log.read(entry, store).rows)
 
     def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""
         if not caches.complete(self.folder):
             return False
-        self._open(join, store)
+        self._open(join, header, store)
         if not caches.load(self.join, self.folder):
             return False
         if token == header.token:
@@ -227,8 +242,12 @@ class _Working:
         return False
 
     def keep(self, token: str) -> None:
-        caches.save(self.join, self.folder)
-        self.cache.keep(self.folder, token)
+        """Leave the working state to the next batch; if there is no room for it, that one rebuilds it."""
+        try:
+            caches.save(self.join, self.folder)
+            self.cache.keep(self.folder, token)
+        except OSError:  # the durable state is written: nothing is lost, and the batch goes on
+            self.found["not_kept"] = 1
         self.cache.tidy()
 
     def __enter__(self) -> _Working:

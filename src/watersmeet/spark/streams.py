@@ -20,6 +20,10 @@ from watersmeet.spark.punctuations import Known, Punctuation, Sign, promises
 
 _numbers = count(1)
 
+AUTO = "auto"
+#: The share of rows that may come late where the delay is measured and nobody says how many.
+LATE_SHARE = 0.001
+
 
 @dataclass(frozen=True)
 class Upstream:
@@ -44,6 +48,7 @@ class Stream:
     upstream: Upstream | None = None
     order_by: str | None = None
     idle_after: int | None = None
+    late_share: float | None = None  # the delay is measured
 
     def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
         """What the engine needs to know of this stream when it is joined on `key`."""
@@ -63,7 +68,7 @@ class Stream:
                 "values of one column, of a type with an order.",
                 hint='close single values, wm.when("…", on=…), or join on one column of numbers, texts or times.',
             )
-        return replace(spec, order_by=self.order_by, idle_after=self.idle_after)
+        return replace(spec, order_by=self.order_by, idle_after=self.idle_after, late_share=self.late_share)
 
     @property
     def columns(self) -> list[StructField]:
@@ -102,6 +107,7 @@ def stream(
     time: str,
     window: str | RowsWindow | None = None,
     delay: str = "0 seconds",
+    late_share: float | None = None,
     idle_after: str | None = None,
     order_by: str | None = None,
     punctuation: Punctuation | Sequence[Punctuation] | None = None,
@@ -111,7 +117,9 @@ def stream(
 
     A tuple is in the `window` at an instant if it is at most that much older; with `wm.rows(n)` if it is one of the
     last n. Tuples may come up to `delay` behind
-    the newest one seen; those that come later still are not joined, but counted and handed to the late output.
+    the newest one seen; those that come later still are not joined, but counted and handed to the late output. With
+    delay="auto" the delay follows the measured disorder, so that about `late_share` of the rows (0.001 if it is not
+    given) come late. What was measured outlives a restart; until it says something, no row is late.
 
     With `idle_after` a stream that falls silent stops holding the others back. Time is event time here, too, so that a
     batch that is run again comes to the same: while nothing comes (no row, punctuation or heartbeat), and the progress
@@ -137,7 +145,14 @@ def stream(
             "an event time is a timestamp.",
             hint=f'convert it first: df.withColumn("{time}", F.to_timestamp("{time}")) or F.timestamp_seconds(…).',
         )
-    lag = durations.parse(delay, "delay")
+    if late_share is not None and delay != AUTO:
+        raise WindowError(
+            f'`late_share` of stream `{name}` is given, and `delay` is "{delay}"; a delay that is given holds.',
+            hint='say delay="auto" to have it measured, or leave `late_share` out.',
+        )
+    if delay == AUTO and late_share is None:
+        late_share = LATE_SHARE
+    lag = 0 if delay == AUTO else durations.parse(delay, "delay")
     if lag < 0:
         raise WindowError(
             f'`delay` of stream `{name}` is "{delay}"; a tuple cannot come before it happened.',
@@ -159,7 +174,8 @@ def stream(
             _require_column(df, source.column, "punctuation", name)
     signs = tuple(s for s in sources if isinstance(s, Sign))
     known = tuple(s for s in sources if isinstance(s, Known))
-    return Stream(df, name, time, parse_window(window), lag, signs, known, order_by=order_by, idle_after=patience)
+    made = Stream(df, name, time, parse_window(window), lag, signs, known, order_by=order_by, idle_after=patience)
+    return replace(made, late_share=late_share)
 
 
 def rows(n: int, per_key: bool = False) -> RowsWindow:

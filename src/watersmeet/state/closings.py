@@ -5,6 +5,7 @@ A closing at event time τ is *pending* while tuples with ts <= τ may still com
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watersmeet.kernels import lists as kernel
-from watersmeet.model.batches import AFTER_ALL
+from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.closed_filter import ClosedFilter
 from watersmeet.state.keys import Int64s, Keys
@@ -21,6 +22,8 @@ from watersmeet.state.ordered_index import OrderedIndex
 from watersmeet.state.value_lists import ValueLists
 
 Bools = npt.NDArray[np.bool_]
+#: The largest event time among the tuples stored of each of these nodes, where there are some.
+Latest = Callable[[Int64s], Int64s]
 
 
 @dataclass(slots=True)
@@ -34,9 +37,10 @@ class Effect:
 class ClosedKeys:
     """The closings of one stream, over its value lists."""
 
-    def __init__(self, spec: StreamSpec, lists: ValueLists) -> None:
+    def __init__(self, spec: StreamSpec, lists: ValueLists, latest: Latest | None = None) -> None:
         self.spec = spec
         self.lists = lists
+        self.latest = latest or self._newest
         self.filter = ClosedFilter(lists)
         self.kinds = [spec.schema.field(k).type for k in spec.key]
         self.pending_nodes: Int64s = np.empty(0, np.int64)
@@ -60,9 +64,13 @@ class ClosedKeys:
         self.fresh = np.concatenate([self.fresh, nodes, sooner])
 
     def _count_lies(self, nodes: Int64s, times: Int64s | int) -> None:
-        """Of keys that are closed at these times, those of which a later tuple is stored."""
-        newest = self.lists.lists.newest[nodes]
-        self.lies += int(np.count_nonzero((newest >= 0) & (self.lists.lists.time[newest] > times)))
+        """Of keys that are closed at these times, if at any, those of which a later tuple is stored."""
+        held = (self.lists.lists.newest[nodes] != kernel.NIL) & (np.asarray(times) > BEFORE_ALL)
+        self.lies += int(np.count_nonzero(self.latest(nodes[held]) > np.broadcast_to(times, nodes.shape)[held]))
+
+    def _newest(self, nodes: Int64s) -> Int64s:
+        newest: Int64s = self.lists.lists.time[self.lists.lists.newest[nodes]]
+        return newest
 
     def order(self) -> Order:
         if self.ranges is None:
@@ -141,7 +149,7 @@ class ClosedKeys:
 
         A stream that has `ended` closes all keys, if they have an order in which to say so.
         """
-        reached = progress if self.spec.delay == 0 or progress == AFTER_ALL else progress - 1
+        reached = progress if self.spec.in_order or progress == AFTER_ALL else progress - 1
         lists = self.lists.lists
         due = lists.closing[self.pending_nodes] <= reached
         nodes, self.pending_nodes = self.pending_nodes[due], self.pending_nodes[~due]

@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.model.blocks import Blocks
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
 from watersmeet.state.keys import Int64s
 
 #: Entries that are remembered of running maxima before the older ones are thinned, and of a sorted tail.
 ROOM = 1 << 13
+#: Tuples after which what was shown becomes older.
+PERIOD = 1000
 
 _NONE = np.empty(0, np.int64)
 
@@ -50,12 +53,14 @@ class RunningMaxima:
     """Where the running maximum of a stream rose, and to what.
 
     The last `room` / 2 rises are known exactly. Older ones are thinned, one in two at a time, and answers about
-    them err on the side of more disorder: `behind` is never too small, `at` never too large.
+    them err on the side of more disorder: `behind` is never too small, `at` never too large. So they do about blocks of
+    tuples (`model.blocks`), of which it is known only that the maximum rises somewhere within them.
     """
 
     def __init__(self, name: str = "", arrays: Arrays | None = None, room: int = ROOM) -> None:
         arrays = arrays or HeapArrays()
         self._positions, self._places = Kept(f"{name}.rises", arrays), Kept(f"{name}.maxima", arrays)
+        self._risen = Kept(f"{name}.risen", arrays)  # the positions by which the maximum has risen for certain
         self.room = room
         self.thin = 0  # rises that are thinned, the first ones
         self.rewritten = False  # rises went since the last time they were made durable
@@ -69,24 +74,25 @@ class RunningMaxima:
         places = self._places.values
         return int(places[-1]) if places.size else None
 
-    def observe(self, places: Int64s, positions: Int64s) -> Int64s:
-        """Take tuples up in the order of their positions; how many positions each is behind (see `behind`)."""
-        if not places.size:
+    def observe(self, blocks: Blocks) -> Int64s:
+        """Take tuples up; how many positions the least of each block is behind at most (see `behind`)."""
+        if not blocks.first.size:
             return _NONE
-        highest = np.maximum.accumulate(places)
+        highest = np.maximum.accumulate(blocks.largest)
         rises = np.flatnonzero(np.concatenate([[True], highest[1:] > highest[:-1]]))
         if len(self):
             rises = rises[highest[rises] > self._places.values[-1]]
-        self.add(positions[rises], highest[rises])
-        out = self.behind(places, positions)
+        self.add(blocks.first[rises], highest[rises], blocks.last[rises])
+        out = self.behind(blocks.least, blocks.last)
         self._bound()
         return out
 
-    def add(self, positions: Int64s, places: Int64s) -> None:
+    def add(self, positions: Int64s, places: Int64s, risen: Int64s) -> None:
         """Append rises."""
         self._positions.values = np.concatenate([self._positions.values, positions])
         self._places.values = np.concatenate([self._places.values, places])
-        self._fresh.append(_rises(positions, places))
+        self._risen.values = np.concatenate([self._risen.values, risen])
+        self._fresh.append(_rises(positions, places, risen))
 
     def behind(self, places: Int64s, positions: Int64s) -> Int64s:
         """How many positions each tuple comes behind the first one with its place or a larger one."""
@@ -100,13 +106,18 @@ class RunningMaxima:
         return behind
 
     def at(self, position: int) -> int | None:
-        """The running maximum as it stood at a position; None before the first tuple."""
-        place = int(np.searchsorted(self._positions.values, position, side="right")) - 1
-        return int(self._places.values[place]) if place >= 0 else None
+        """The running maximum as it stood at a position, at least; None before the first tuple."""
+        rise = self._risen_by(position)
+        return int(self._places.values[rise]) if rise >= 0 else None
+
+    def _risen_by(self, position: int) -> int:
+        """The last rise that was over at a position, -1 for none."""
+        over = np.flatnonzero(self._risen.values <= position)
+        return int(over[-1]) if over.size else -1
 
     def forget_before(self, position: int) -> None:
         """Nobody will ask for the maximum at an earlier position, nor how far anything is behind."""
-        first = int(np.searchsorted(self._positions.values, position, side="right")) - 1
+        first = self._risen_by(position)
         if first > max(64, len(self) // 2):  # all that goes is moved a few times at most
             self._keep(np.arange(first, len(self)))
 
@@ -117,15 +128,20 @@ class RunningMaxima:
             self.thin = (old.size + 1) // 2
 
     def _keep(self, which: Int64s) -> None:
-        self._positions.values, self._places.values = self._positions.values[which], self._places.values[which]
+        for kept in self._columns:
+            kept.values = kept.values[which]
         self.rewritten = True
+
+    @property
+    def _columns(self) -> tuple[Kept, Kept, Kept]:
+        return self._positions, self._places, self._risen
 
     def deltas(self, *, whole: bool) -> list[tuple[pa.RecordBatch, bool]]:
         """Rises since the last time, or all there are."""
         fresh, self._fresh = self._fresh, []
         if whole or self.rewritten:
             self.rewritten = False
-            return [(_rises(self._positions.values, self._places.values), True)]
+            return [(_rises(*(kept.values for kept in self._columns)), True)]
         return [(rows, False) for rows in fresh if rows.num_rows]
 
     def replay(self, rows: pa.RecordBatch) -> None:
@@ -133,8 +149,9 @@ class RunningMaxima:
         self._fresh = []
 
 
-def _rises(positions: Int64s, places: Int64s) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(positions.copy()), pa.array(places.copy())], names=["position", "place"])
+def _rises(positions: Int64s, places: Int64s, risen: Int64s) -> pa.RecordBatch:
+    columns = [pa.array(column.copy()) for column in (positions, places, risen)]
+    return pa.record_batch(columns, names=["position", "place", "risen"])
 
 
 class SortedTail:
@@ -197,20 +214,25 @@ class Disorder:
     before have shown. Until the first period is over nothing is known, and `recent` is the number of tuples.
     """
 
-    def __init__(self, name: str = "", arrays: Arrays | None = None, room: int = ROOM, period: int = 1000) -> None:
+    def __init__(self, name: str = "", arrays: Arrays | None = None, room: int = ROOM, period: int = 0) -> None:
         self.maxima = RunningMaxima(name, arrays, room)
-        self.period = period
+        self.period = period or PERIOD
         self.count = 0
         self.scrambling = 0
         self._level, self._now, self._before, self._periods = 0, 0, 0, 0
 
     def observe(self, places: Int64s, positions: Int64s | None = None) -> Int64s:
         """Take tuples up in the order of arrival; how many positions each is behind."""
-        if positions is None:
-            positions = np.arange(self.count + 1, self.count + places.size + 1)
-        behind = self.maxima.observe(places, positions)
-        if places.size:
-            self.count = int(positions[-1])
+        if positions is not None:
+            positions = positions - self.count
+        return self.observe_blocks(Blocks.single(places, positions))
+
+    def observe_blocks(self, blocks: Blocks) -> Int64s:
+        """Take a batch up, in blocks of tuples; how many positions the least of each is behind, at most."""
+        positions = (blocks.first + self.count, blocks.last + self.count)
+        behind = self.maxima.observe(Blocks(*positions, blocks.least, blocks.largest, 0))
+        if blocks.count:
+            self.count += blocks.count
             most = int(behind.max())
             self.scrambling = max(self.scrambling, most)
             self._now, self._level = max(self._now, most), max(self._level, most)

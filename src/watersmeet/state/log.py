@@ -142,10 +142,16 @@ class Header:
                 "the state's header is not what was written (checksum differs).",
                 hint="restore the checkpoint from a copy; nothing was changed.",
             )
-        said = json.loads(body)
-        said["segments"] = [Entry(**e) for e in said["segments"]]
-        said["versions"] = [Version(**v) for v in said["versions"]]
-        return cls(**said)
+        try:
+            said = json.loads(body)
+            said["segments"] = [Entry(**e) for e in said["segments"]]
+            said["versions"] = [Version(**v) for v in said["versions"]]
+            return cls(**said)
+        except (ValueError, TypeError, KeyError) as error:
+            raise StateCorruptError(
+                f"the state's header is not a header of this format ({error}).",
+                hint="restore the checkpoint from a copy; nothing was changed.",
+            ) from error
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
@@ -185,6 +191,7 @@ class HasState(Protocol):
     streams: list[StreamState[Any]]
     progress: list[int]
     arrivals: list[Arrivals]
+    apart: frozenset[str]  # kinds of deltas that are not taken up again: whoever needs one reads it
 
     def alive_from(self, i: int) -> int: ...
 
@@ -243,14 +250,21 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     return True
 
 
-def _restore(join: HasState, entry: Entry, store: Store) -> None:
+def read(entry: Entry, store: Store) -> Segment:
+    """A segment that a header lists, or an error if it is not there, or not what was written."""
     data = store.read_segment(entry.id)
     if data is None:
         raise StateCorruptError(
             f"segment {entry.id} of the state is missing, though the header lists it.",
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
-    segment = unpack(entry.id, data, entry.checksum)
+    return unpack(entry.id, data, entry.checksum)
+
+
+def _restore(join: HasState, entry: Entry, store: Store) -> None:
+    if entry.kind in join.apart:
+        return
+    segment = read(entry, store)
     if entry.kind == "rows":
         join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
     else:
@@ -280,7 +294,7 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
             rewritten = True
             removed += [e.id for e in known if (e.kind, e.stream) == (delta.kind, delta.stream)]
         if delta.removed:
-            rewritten = True
+            rewritten |= delta.kind not in join.apart
             removed += delta.removed
         writer.note(delta)
     gone = set(removed)

@@ -13,7 +13,7 @@ from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.model.punctuations import Closings, Clustered, Ordered, Unique
 from watersmeet.model.queries import StreamSpec
-from watersmeet.state.closings import Bools
+from watersmeet.state.closings import Bools, Latest
 from watersmeet.state.keys import Int64s, Keys, encode
 from watersmeet.state.order import Order, from_json, to_json
 from watersmeet.state.remembered import RememberedKeys
@@ -25,8 +25,10 @@ from watersmeet.state.value_lists import ValueLists
 class Promises(RememberedKeys):
     """The promises of one stream, which become closings of keys."""
 
-    def __init__(self, spec: StreamSpec, lists: ValueLists, *, forgets: bool = True) -> None:
-        super().__init__(spec, lists, forgets=forgets)
+    def __init__(
+        self, spec: StreamSpec, lists: ValueLists, latest: Latest | None = None, *, forgets: bool = True
+    ) -> None:
+        super().__init__(spec, lists, latest, forgets=forgets)
         self.newest = BEFORE_ALL  # largest time of a tuple, its keys, and those of them that are this shard's
         self.newest_keys: pa.RecordBatch | None = None
         self.open_keys: pa.RecordBatch | None = None
@@ -34,24 +36,35 @@ class Promises(RememberedKeys):
 
     def admit(self, arrivals: Arrivals, batch: Batch, progress: int) -> Bools:
         """Take down what a batch promises; tells which of its tuples come against the stream's word."""
-        told = self.spec.tellers > 0  # what a join says of its output stands behind the rows of the batch
-        if batch.closings is not None and not told:
-            self.hear(batch.closings)
-        self.hear_largest(batch, progress)
+        # what a join says of its output stands behind the rows of the batch, and so does what has no time
+        behind = self.spec.tellers > 0 or self.spec.timeless
+        if not behind:
+            self.hear(batch, progress)
         broken = self.broken(arrivals.which, arrivals.times, arrivals.keys)
-        if batch.closings is not None and told:
-            self.hear(batch.closings)
+        if behind:
+            self.hear(batch, progress)
         return broken | self.hear_tuples(arrivals, ~broken, batch, progress)
 
-    def hear(self, closings: Closings) -> None:
-        """Take promises down as pending."""
+    def hear(self, batch: Batch, progress: int) -> None:
+        """Take promises down as pending; the largest key shown is one, too."""
+        if batch.closings is not None:
+            self.hear_closings(batch.closings)
+        self.hear_largest(batch, progress)
+
+    def hear_closings(self, closings: Closings) -> None:
+        """Take punctuations down as pending."""
         if closings.keys.num_rows:
-            self.close(encode(closings.keys.columns), closings.times)
+            self.close(encode(closings.keys.columns), self._since(closings.times))
         for pattern, time in closings.ranges:
             interval = self.order().interval(pattern)
             if interval is not None:
-                self._count_lies(self.index.between(*interval), time)
-                self.pending_ranges.append((*interval, time))
+                since = BEFORE_ALL if self.spec.timeless else time
+                self._count_lies(self.index.between(*interval), since)
+                self.pending_ranges.append((*interval, since))
+
+    def _since(self, times: Int64s) -> Int64s:
+        """The times from which on promises hold: before all, where time orders nothing."""
+        return np.full_like(times, BEFORE_ALL) if self.spec.timeless else times
 
     def hear_largest(self, batch: Batch, progress: int) -> None:
         """What the largest key shown promises, on a stream that is ordered; a late tuple promises nothing."""
@@ -64,7 +77,7 @@ class Promises(RememberedKeys):
                 self.largest = place
                 interval = self.order().below(value, promise.slack)
                 if interval is not None:
-                    self.pending_ranges.append((*interval, time))
+                    self.pending_ranges.append((*interval, BEFORE_ALL if self.spec.timeless else time))
 
     def hear_tuples(self, arrivals: Arrivals, honest: Bools, batch: Batch, progress: int) -> Bools:
         """What the tuples themselves promise, on a stream that is unique or clustered.
@@ -121,20 +134,20 @@ class Promises(RememberedKeys):
         newest = _in(ours, self.newest_keys)
         self.open_keys = _different([ours.filter(pa.array(newest))])
         ended = ours.filter(pa.array(~newest))
-        self.close(encode(ended.columns), np.full(ended.num_rows, self.newest, np.int64))
+        self.close(encode(ended.columns), self._since(np.full(ended.num_rows, self.newest, np.int64)))
 
     def notes(self) -> dict[str, Any]:
         return super().notes() | {
             "newest": self.newest,
-            "newest_keys": _packed(self.newest_keys),
-            "open_keys": _packed(self.open_keys),
+            "newest_keys": packed(self.newest_keys),
+            "open_keys": packed(self.open_keys),
             "largest": to_json(self.largest),
         }
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
         self.newest, self.largest = notes["newest"], from_json(notes["largest"])
-        self.newest_keys, self.open_keys = _unpacked(notes["newest_keys"]), _unpacked(notes["open_keys"])
+        self.newest_keys, self.open_keys = unpacked(notes["newest_keys"]), unpacked(notes["open_keys"])
 
 
 def row_ranks(rows: pa.RecordBatch) -> Int64s:
@@ -191,9 +204,9 @@ def _exact(keys: Keys, i: int) -> tuple[int, bytes]:
     return int(keys.words[i]), keys.data[keys.offsets[i] : keys.offsets[i + 1]].tobytes()
 
 
-def _packed(rows: pa.RecordBatch | None) -> str | None:
+def packed(rows: pa.RecordBatch | None) -> str | None:
     return None if rows is None else base64.b64encode(pack(rows)).decode()
 
 
-def _unpacked(text: str | None) -> pa.RecordBatch | None:
+def unpacked(text: str | None) -> pa.RecordBatch | None:
     return None if text is None else pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from watersmeet.model.distances import class_of, largest_of
 from watersmeet.state.keys import Int64s
 
 #: Intervals over which a rate is taken.
 INTERVALS = 15
-#: Distances up to this are counted one by one, larger ones in classes that are 1/32 wide.
-_EXACT = 128
-_STEPS = 32
 
 
 class RecentRate:
@@ -55,12 +53,15 @@ class MatchedDistances:
         self.memory = memory
         self._counts: dict[int, float] = {}
 
-    def observe(self, behind: Int64s) -> None:
-        if behind.size:
-            fade = 0.5 ** (behind.size / self.memory)
-            classes, counts = np.unique(class_of(behind), return_counts=True)
+    def observe(self, behind: Int64s, counts: Int64s | None = None) -> None:
+        """Take distances up, each as often as `counts` says (once, if it does not)."""
+        many = np.ones(behind.size, np.int64) if counts is None else counts
+        total = int(many.sum())
+        if total:
+            fade = 0.5 ** (total / self.memory)
+            classes, inverse = np.unique(class_of(behind), return_inverse=True)
             faded = {c: n * fade for c, n in self._counts.items() if n * fade > 1e-3}
-            for c, n in zip(classes.tolist(), counts.tolist(), strict=True):
+            for c, n in zip(classes.tolist(), np.bincount(inverse, many).tolist(), strict=True):
                 faded[c] = faded.get(c, 0.0) + n
             self._counts = faded
 
@@ -84,22 +85,3 @@ class MatchedDistances:
 
     def recall(self, notes: dict[str, Any]) -> None:
         self._counts = {int(c): n for c, n in notes.items()}
-
-
-def class_of(distances: Int64s) -> Int64s:
-    """Distances as classes: themselves up to a bound, then 32 classes for every doubling."""
-    large = np.maximum(distances, _EXACT)
-    octave = np.floor(np.log2(large / _EXACT)).astype(np.int64)
-    octave += (large >> (octave + 1)) >= _EXACT  # where the logarithm was rounded down
-    octave -= (large >> octave) < _EXACT
-    step = (large - (_EXACT << octave)) * _STEPS // (_EXACT << octave)
-    return np.where(distances < _EXACT, distances, _EXACT + octave * _STEPS + step)
-
-
-def largest_of(number: int) -> int:
-    """The largest distance of a class."""
-    if number < _EXACT:
-        return number
-    octave, step = divmod(number - _EXACT, _STEPS)
-    base = _EXACT << octave
-    return base + ((step + 1) * base - 1) // _STEPS

@@ -17,7 +17,7 @@ from watersmeet.errors import StateError
 from watersmeet.kernels import closings as punctuating
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.queries import StreamSpec
-from watersmeet.state.closings import ClosedKeys, Effect
+from watersmeet.state.closings import ClosedKeys, Effect, Latest
 from watersmeet.state.keys import Int64s, decode, encode
 from watersmeet.state.merging import Mine, Runs
 from watersmeet.state.order import Order, Ranges, from_json, to_json
@@ -39,13 +39,20 @@ MOST_PIECES = 32
 class RememberedKeys(ClosedKeys):
     """The closings of one stream; `forgets` those beyond the bounds, or stops there."""
 
-    def __init__(self, spec: StreamSpec, lists: ValueLists, *, forgets: bool = True) -> None:
-        super().__init__(spec, lists)
+    def __init__(
+        self, spec: StreamSpec, lists: ValueLists, latest: Latest | None = None, *, forgets: bool = True
+    ) -> None:
+        super().__init__(spec, lists, latest)
         self.forgets = forgets
         self.mine: Mine | None = None  # tells which words are keys of this shard; None: all are
         self.unmerged = 0  # single closings that stayed when neighbours were last merged
         self.forgotten = 0
         self.rewrite = False  # make all closings durable anew, because some were merged or forgotten
+
+    @property
+    def remembered(self) -> int:
+        """How many closings are remembered: single keys, and ranges."""
+        return self.lists.closings + sum(len(ranges) for ranges in (self.ranges, self.merged) if ranges is not None)
 
     # ------------------------------------------------------------ forgetting
 

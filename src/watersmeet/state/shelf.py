@@ -5,13 +5,18 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
 from watersmeet.state.arrays import Arrays, MappedArrays
+from watersmeet.state.log import Entry
 
 SUFFIX = ".parked"
+
+#: Reads rows that stand in a store.
+ReadEntry = Callable[[Entry], pa.RecordBatch]
 
 
 class Shelf:

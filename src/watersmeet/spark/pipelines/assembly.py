@@ -10,15 +10,18 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import watersmeet as wm
 from watersmeet.errors import SettingError
 from watersmeet.pipelines.pipeline import Pipeline
 from watersmeet.pipelines.words import AVAILABLE_NOW
+from watersmeet.spark import session as sessions
 from watersmeet.spark.grouping import Grouped
+from watersmeet.spark.joining import join
 from watersmeet.spark.pipeline import Joined
 from watersmeet.spark.pipelines import packages
 from watersmeet.spark.pipelines.sinks import writer
 from watersmeet.spark.pipelines.sources import stream
+from watersmeet.spark.sql import sql
+from watersmeet.spark.write import write
 
 
 def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
@@ -37,7 +40,7 @@ def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
         settings.setdefault("spark.python.daemon.module", "pyspark.daemon")
     chosen = master or told.master or submitted.get("spark.master") or "local[*]"
     try:
-        return wm.session(master=chosen, shards=told.shards, **settings)
+        return sessions.session(master=chosen, shards=told.shards, **settings)
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -61,10 +64,10 @@ def joined(pipeline: Pipeline, spark: SparkSession) -> Joined | Grouped:
     """What the pipeline asks for, defined and not started."""
     streams = {source.name: stream(spark, source) for source in pipeline.sources}
     if pipeline.query is not None:
-        return wm.sql(pipeline.query, **streams)
+        return sql(pipeline.query, **streams)
     told = dict(pipeline.join or {})
     chosen = [streams[name] for name in told.pop("streams", list(streams))]
-    return wm.join(*chosen, **told.pop("options", {}), **told)
+    return join(*chosen, **told.pop("options", {}), **told)
 
 
 def start(pipeline: Pipeline, asked: Joined | Grouped, *, once: bool = False) -> StreamingQuery:
@@ -73,4 +76,4 @@ def start(pipeline: Pipeline, asked: Joined | Grouped, *, once: bool = False) ->
     if once or trigger == AVAILABLE_NOW:
         trigger = {"availableNow": True}
     sinks = {sink.name: writer(sink) for sink in pipeline.sinks}
-    return wm.write(asked, checkpoint=pipeline.checkpoint, trigger=trigger, **sinks)
+    return write(asked, checkpoint=pipeline.checkpoint, trigger=trigger, **sinks)

@@ -11,16 +11,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-import watersmeet as wm
 from watersmeet.errors import QueryError
 from watersmeet.pipelines.pipeline import Source
 from watersmeet.pipelines.words import FILES
+from watersmeet.spark import punctuations, streams
 from watersmeet.spark.pipelines.messages import ENVELOPE, decoded
 from watersmeet.spark.punctuations import Known, Sign
 from watersmeet.spark.source import register
 from watersmeet.spark.streams import Stream
 
-_KNOWN = {"unique": wm.unique, "clustered": wm.clustered, "ordered": wm.ordered}
+_KNOWN = {"unique": punctuations.unique, "clustered": punctuations.clustered, "ordered": punctuations.ordered}
 
 
 def stream(spark: SparkSession, source: Source) -> Stream:
@@ -30,10 +30,10 @@ def stream(spark: SparkSession, source: Source) -> Stream:
     hidden: tuple[str, ...] = ()
     if ENVELOPE in df.columns and source.format == "kafka":
         df, signs, hidden = _without_envelope(df, signs)
-    made = wm.stream(
+    made = streams.stream(
         df,
         time=source.time,
-        window=wm.rows(**source.window) if isinstance(source.window, Mapping) else source.window,
+        window=streams.rows(**source.window) if isinstance(source.window, Mapping) else source.window,
         delay=source.delay,
         idle_after=source.idle_after,
         order_by=source.order_by,
@@ -101,7 +101,7 @@ def _punctuation(sign: Mapping[str, Any]) -> Known | Sign:
     for word, known in _KNOWN.items():
         if word in told:
             return known(told.pop(word), **told)
-    for word, made in (("when", wm.when), ("heartbeat", wm.heartbeat), ("end", wm.end)):
+    for word, made in (("when", punctuations.when), ("heartbeat", punctuations.heartbeat), ("end", punctuations.end)):
         if word in told:
             return made(told.pop(word), **told)
     raise AssertionError("the reader has asked for one of them")

@@ -1,6 +1,6 @@
 """The contenders: what each asks of Spark, over the same files, with the same sink and the same two partitions.
 
-    python -m benchmarks.peers native-memory steady-200k [--quick] [--set spark.name=value]
+    python -m benchmarks.contenders native-memory steady-200k [--quick] [--set spark.name=value]
 
 runs one of them in this process and prints its measurements as JSON on the last line.
 """
@@ -172,7 +172,7 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
         query.processAllAvailable()
         progress = [json.loads(p.json) for p in query.recentProgress if p.numInputRows > 0]
         query.stop()
-        batches = [_batch(p, phase) for p, phase in zip(progress, case.phases, strict=True)]
+        batches = [batch(p, phase) for p, phase in zip(progress, case.phases, strict=True)]
         first = next(b["ended"] for b in batches if b["results"] > 0)
         return Run(
             contender=name,
@@ -189,7 +189,7 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def _batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
+def batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
     durations = progress["durationMs"]
     began = datetime.fromisoformat(progress["timestamp"]).timestamp()
     operators, observed = progress["stateOperators"], progress["observedMetrics"]
@@ -216,7 +216,7 @@ def _bytes_per_steady_batch(checkpoint: Path, batches: list[dict[str, Any]]) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.contenders")
     parser.add_argument("contender", choices=CONTENDERS)
     parser.add_argument("case", choices=CASES | SEVERAL)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the data")

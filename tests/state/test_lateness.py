@@ -1,0 +1,117 @@
+"""Measured delays against the definition: lags row by row, and the share of rows that comes late."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.errors import WindowError
+from watersmeet.joins import plan
+from watersmeet.model.batches import BEFORE_ALL, Batch
+from watersmeet.model.lags import LONGEST, Lags
+from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import TimeWindow
+from watersmeet.state.lateness import ENOUGH, MeasuredDelay
+
+TIMES = st.lists(st.integers(-(10**6), 10**6), max_size=80)
+SECOND = 1_000_000
+
+
+def slow_lags(times: list[int], newest: int) -> list[int]:
+    out = []
+    for time in times:
+        newest = max(newest, time)
+        out.append(newest - time)
+    return out
+
+
+@given(TIMES, st.one_of(st.just(BEFORE_ALL), st.integers(-(10**6), 2 * 10**6)))
+def test_lags_are_never_told_too_small(times: list[int], newest: int) -> None:
+    """... and by little too large where the largest time has settled."""
+    lags = Lags.of(np.array(times, np.int64))
+    assert lags.count.sum() == len(times)
+    told = lags.since(newest) if newest > BEFORE_ALL else lags.behind
+    told = np.sort(np.repeat(told, lags.count))
+    true = np.sort(np.array(slow_lags(times, newest), np.int64))
+    assert (told >= true).all()
+    if times and newest <= times[0]:
+        assert (told <= true + true // 32 + 1).all()
+
+
+def test_lags_of_partitions_are_told_together_and_absurd_ones_are_bounded() -> None:
+    a, b = Lags.of(np.array([5, 3])), Lags.of(np.array([-(1 << 57) * 2, 1]))
+    both = Lags.together([a, b])
+    assert both.count.sum() == 4
+    assert both.since(1)[-2:].max() >= (1 << 57)
+    assert Lags.of(np.array([0, -(1 << 60)])).behind.max() >= LONGEST
+
+
+def test_nothing_is_late_before_something_is_known() -> None:
+    measured = MeasuredDelay(0.01)
+    measured.observe(Lags.of(np.arange(ENOUGH - 1)), ENOUGH - 2)
+    assert measured.delay is None
+    measured.observe(Lags.of(np.arange(ENOUGH, ENOUGH + 9)), ENOUGH + 8)  # older ones weigh a little less than one
+    assert measured.delay == 0
+    again = MeasuredDelay(0.01)
+    again.recall(json.loads(json.dumps(measured.notes())))
+    assert (again.delay, again.newest) == (0, ENOUGH + 8)
+
+
+def query(share: float) -> JoinQuery:
+    def spec(name: str) -> StreamSpec:
+        schema = pa.schema([("k", pa.int64()), (f"{name}_ts", pa.int64())])
+        window = TimeWindow(5 * SECOND)
+        return StreamSpec(name, schema, f"{name}_ts", ("k",), window, late_share=share)
+
+    return JoinQuery((spec("a"), spec("b")))
+
+
+def arrivals(seed: int, mean: float, n: int = 30_000) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Event times in order of arrival: 100 a second, each delivered an exponential time later."""
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.exponential(SECOND / 100, n))
+    return times[np.argsort(times + rng.exponential(mean * SECOND, n))].astype(np.int64)
+
+
+@pytest.mark.parametrize("algorithm", ["hash", "pwjoin", "general_lazy"])
+@pytest.mark.parametrize("size", [50, 700])
+def test_about_the_share_asked_for_is_late_and_accounted_for(algorithm: str, size: int) -> None:
+    """Disorder that doubles half-way: the delay follows. A restart every few batches changes nothing."""
+    share = 0.01
+    straight = plan(query(share), algorithm).start()
+    times = [np.concatenate([(first := arrivals(s, 0.5)), first.max() + arrivals(s + 9, 1.0)]) for s in (1, 2)]
+    late = rows = 0
+    for n, at in enumerate(range(0, 60_000, size)):
+        if n % 7 == 3:
+            again = plan(query(share), algorithm).start()
+            again.recall(json.loads(json.dumps(straight.notes())))
+            assert [d and d.delay for d in again.delays] == straight.measured()["delays"]
+        before = list(straight.progress)
+        news = []
+        for i, spec in enumerate(straight.query.streams):
+            some = times[i][at : at + size]
+            news.append(Batch.of(pa.record_batch([some % 50, some], schema=spec.schema), spec.time))
+        for _ in straight.step(news):
+            pass
+        straight.arrivals = []
+        true = sum(int((b.rows.column(1).to_numpy() < p).sum()) for b, p in zip(news, before, strict=True))
+        assert straight.counters.late == sum(r.num_rows for r in straight.late) == true
+        late, rows = late + true, rows + straight.counters.rows_in
+        if at + size == 28_000:
+            steady = straight.measured()["delays"]
+    assert late / rows <= 1.5 * share
+    true_delay = np.quantile(slow_lags(times[0][:28_000].tolist(), 0), 1 - share)
+    assert 0.8 * true_delay <= steady[0] <= 1.25 * true_delay
+    assert straight.measured()["delays"][0] > 1.5 * steady[0]
+    assert straight.counters.stored < 2_000
+
+
+def test_errors() -> None:
+    with pytest.raises(WindowError, match=r"(?s)`late_share` of stream `a` is 1.5; .*Hint: use a small number"):
+        query(1.5)

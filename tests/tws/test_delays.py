@@ -1,0 +1,49 @@
+"""Measured delays through the real packer and processor: all shards agree, and every late row is told."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.oracle import bag
+from tests.state.test_lateness import arrivals, query
+from tests.tws.harness import Shards
+from watersmeet.joins.reference import Tuple, window_join
+from watersmeet.model.batches import BEFORE_ALL
+from watersmeet.spark import worker_cache
+
+pytestmark = pytest.mark.tws
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> None:
+    """Rows dealt out to any partitions, working states lost now and then."""
+    run, chance, size = Shards(query(0.02), shards), Random(shards), 100
+    times = [arrivals(seed, 0.3, 1200) for seed in (1, 2)]
+    progress = [BEFORE_ALL, BEFORE_ALL]
+    on_time: list[list[Tuple]] = [[], []]
+    found, late, told = [], 0, []
+    for n, at in enumerate(range(0, 1200, size)):
+        news = []
+        for i, spec in enumerate(run.query.streams):
+            some = times[i][at : at + size]
+            news.append(pa.record_batch([some % 20, some], schema=spec.schema))
+            on_time[i] += [Tuple(t, (t % 20,), t) for t in some.tolist() if t >= progress[i]]
+            late += int(np.count_nonzero(some < progress[i]))
+        out = run.step(news, chance)
+        found += out.results
+        told += out.late
+        (progress,) = {tuple(h.progress) for h in run.headers()}
+        assert {tuple(s["delays"]) for s in out.stats} == {tuple(out.stats[0]["delays"])}
+        assert len(told) == late
+        if n % 5 == 2:
+            shutil.rmtree(worker_cache.application_cache().root)
+    assert 0 < late <= 0.05 * 2400
+    assert Counter(note["stream"] for note in told).keys() == {"a", "b"}
+    expected = window_join(on_time, [s.window for s in run.query.streams])
+    assert bag(found) == bag([(a.key[0], a.ts, b.ts) for a, b in expected])
