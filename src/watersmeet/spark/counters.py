@@ -25,9 +25,6 @@ def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: s
 
     `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field `shards` has
     the counters of each shard. A batch without them (no shard was called) gives an empty dictionary.
-
-    A shard in which one key had a fifth or more of a stream's rows says so there, as `hot_key`: which stream, which
-    key, how many percent. Such a shard works while the others wait.
     """
     told = progress["observedMetrics"] if isinstance(progress, Mapping) else progress.observedMetrics
     said = told.get(metrics)

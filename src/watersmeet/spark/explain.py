@@ -18,6 +18,9 @@ from watersmeet.spark.session import REQUIRED
 if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
 
+#: A key is hot if it has so large a share of a stream's rows in a batch on a shard, of so many rows at least.
+HOT_SHARE, HOT_ROWS = 0.2, 2_000
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -152,11 +155,12 @@ def _where(joined: Joined) -> dict[str, str]:
 def _skew(progress: Progress | None) -> dict[str, list[str]]:
     """Keys that had so many rows in the last batch that their shard kept the others waiting."""
     shards = counters(progress).get(SHARDS, []) if progress is not None else []
-    hot = [(s["shard"], s["hot_key"]) for s in shards if "hot_key" in s]
     told = [
-        f"{', '.join(f'{name} = {value}' for name, value in h['key'].items())} has {h['percent']} % of the rows of "
-        f"{h['stream']} in shard {shard}, which the others wait for"
-        for shard, h in hot
+        f"{key} has {share:.0%} of the rows of {stream['name']} in shard {shard['shard']}, which the others wait for"
+        for shard in shards
+        for stream in shard.get("streams", ())
+        for key, share in stream["hot"]
+        if share >= HOT_SHARE and stream["rows_in"] >= HOT_ROWS
     ]
     return {"hot_keys": told} if told else {}
 

@@ -35,7 +35,6 @@ from watersmeet.spark.inbox import Inbox
 from watersmeet.spark.measuring import measuring_of
 from watersmeet.spark.ordering import order_of
 from watersmeet.spark.shard_report import about_streams
-from watersmeet.spark.skew import hot_key
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -137,6 +136,7 @@ class ShardProcessor(StatefulProcessor):
             if order:
                 about_order = order.after(header.batches, batches)
                 timings.lap("order_us")
+            streams = about_streams(working.join, batches)  # before the arrivals are let go
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -162,10 +162,7 @@ class ShardProcessor(StatefulProcessor):
             stats["shard"] = shard
             stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             stats |= about_order | working.join.measured()
-            stats |= {"progress": working.join.reached(), "streams": about_streams(working.join, batches)}
-            hot = hot_key(self.query.streams, batches)
-            if hot is not None:
-                stats["hot_key"] = hot
+            stats |= {"progress": working.join.reached(), "streams": streams}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
