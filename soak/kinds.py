@@ -6,6 +6,8 @@ any state; `Trial.finish` then brings it to its end and compares.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import psutil
 
 from soak.processes import kill
