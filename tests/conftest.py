@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["WATERSMEET_CONSTANTS"] = ""  # plans are the same on every machine
 # Kernels are loaded in the first example of a run: that one is slow, and no deadline would be fair to it.
 settings.register_profile(
     "rings", deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

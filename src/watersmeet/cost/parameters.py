@@ -30,6 +30,7 @@ class Statistics:
     buckets: float = PER_KEY  # of the index on the window; `SCAN` without one
     tuples: float | None = None  # in the window, where it is not rate * window: a count window, or measured
     keys_seen: float | None = None  # distinct keys since the start
+    stay: float | None = None  # seconds that a tuple was seen to be stored, where others close keys
     hottest: float = 0.0  # share of its tuples that one key has
     scrambling: float = 0.0  # positions a tuple may stand behind its sorted place
     multiplicity: float = 1.0  # tuples with one key, at most

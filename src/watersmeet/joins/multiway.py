@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,6 @@ class RunningMultiway(PromisingJoin):
         self.order = order
         self.agreement = Agreement(query, self.own, self.waiting)
         self.promises = self.agreement.promises
-        self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
         self._unkeyed: list[Int64s] = []
 
     def _state(self, spec: StreamSpec, lists: ValueLists) -> StreamState[ValueLists]:
@@ -90,8 +89,7 @@ class RunningMultiway(PromisingJoin):
         for i in range(len(self.own)):
             self._drop_dead(i, self.arrivals[i])
         effects = self.agreement.take_effect(self.progress)
-        for table in self._evaluate():
-            yield from self._fitting_rows(table)
+        yield from self._evaluate()
         touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
         self.counters.purged += self.agreement.settle(effects, touched)
         self.agreement.trim()
@@ -150,7 +148,6 @@ class RunningMultiway(PromisingJoin):
 
     def _table(self, slots: Sequence[Int64s]) -> pa.Table:
         """Combinations of stored tuples, the new ones of the batch among them; a slot of every stream each."""
-        self.counters.results += slots[0].size
         columns: list[pa.ChunkedArray] = []
         for j, mine in enumerate(slots):
             columns += self.own[j].take(mine, self._wanted(j)).columns
@@ -161,12 +158,25 @@ class RunningMultiway(PromisingJoin):
         spec = self.query.streams[j]
         return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
 
-    def _fitting_rows(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Combinations for which the predicate, if there is one, is true."""
-        if self.query.where is not None:
-            fitting = table.filter(pa.array(self.query.where.holds(table.combine_chunks().to_batches()[0])))
-            self.counters.results -= table.num_rows - fitting.num_rows
-            table = fitting
+    def _fitting_rows(self, rows: Int64s, given: Int64s, made: Callable[[Int64s], pa.Table]) -> Iterator[pa.Table]:
+        """Results among combinations: those for which the predicate is true, and of each new row its share of them.
+
+        `rows` has the new row of each combination, `given` how many results each row has had; `made` makes a table of
+        combinations by their places.
+        """
+        kept = np.arange(rows.size)
+        where = self.query.where
+        if where is None and self.max_matches is not None:  # then most need not be made
+            kept = kept[self._within_bound(rows, given)]
+        if not kept.size:
+            return
+        table = made(kept)
+        if where is not None:
+            holds = np.flatnonzero(where.holds(table.combine_chunks().to_batches()[0]))
+            if self.max_matches is not None:
+                holds = holds[self._within_bound(rows[holds], given)]
+            table = table.take(pa.array(holds))
+        self.counters.results += table.num_rows
         if table.num_rows:
             yield table
 
@@ -261,7 +271,6 @@ class RunningMultiway(PromisingJoin):
         return (
             super().notes()
             | {"order": [list(o) for o in self._order], "counted": [s.count for s in self.counted]}
-            | ({"remarks": self.remarks} if self.remarks else {})
             | ({"every": self.every} if self.every else {})
         )
 
@@ -276,7 +285,6 @@ class RunningMultiway(PromisingJoin):
             )
         for state, count in zip(self.counted, notes.get("counted", []), strict=False):
             state.count = count
-        self.remarks = notes.get("remarks", {})
         if "order" in notes:
             self.order = tuple(map(tuple, notes["order"]))
 

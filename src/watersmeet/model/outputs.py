@@ -16,6 +16,7 @@ class Counters:
     idle: int = 0  # streams that were silent and whose progress was taken from the others'
     violations: int = 0  # tuples that came against a promise of their own stream
     null_keys: int = 0
+    lookups: int = 0  # times that an index was asked for a key, where that is not once for each tuple that takes part
     probed: int = 0  # stored tuples looked at while probing
     results: int = 0
     suppressed: int = 0  # results beyond `max_matches_per_row`

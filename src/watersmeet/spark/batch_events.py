@@ -17,7 +17,7 @@ from watersmeet.spark.counters import METRICS, SHARDS, counters
 #: Why tuples left the state, or did not stay in it, and the counter that says how many.
 REASONS = {"window": "invalidated", "punctuation": "purged", "dead": "dead", "matched": "matched", "shed": "shed"}
 #: Where a shard's time goes.
-PARTS = ("decode", "load", "join", "emit", "order", "save")
+PARTS = ("decode", "load", "join", "emit", "watch", "save")
 #: Of a stream, what is summed over the shards.
 SUMMED = ("rows_in", "late", "violations", "stored", "bytes", "closed")
 #: Keys that are told of a stream.

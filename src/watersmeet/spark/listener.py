@@ -15,9 +15,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from watersmeet.joins import name_of
 from watersmeet.model.events import Event
 from watersmeet.spark.batch_events import RunEvents, of_streams
-from watersmeet.spark.explain import algorithm_of
 from watersmeet.spark.grouping import Grouped
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Listener(StreamingQueryListener):
         if run not in self._runs:
             if of_streams(progress) != self._names:
                 return
-            self._runs[run] = RunEvents(self._join.query, algorithm_of(self._join), grouped=self._grouped)
+            self._runs[run] = RunEvents(self._join.query, name_of(self._join.operator), grouped=self._grouped)
             known = {"run": run, "query": str(progress.id), "name": progress.name, "at": progress.timestamp}
             self._publish({"kind": "started", **self._started.get(run, known)})
         told = self._runs[run].batch(progress)

@@ -33,8 +33,8 @@ from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.spark.inbox import Inbox
 from watersmeet.spark.measuring import measuring_of
-from watersmeet.spark.ordering import order_of
-from watersmeet.spark.shard_report import about_streams
+from watersmeet.spark.shard_report import about_news, about_states
+from watersmeet.spark.watching import watch
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
@@ -122,7 +122,7 @@ class ShardProcessor(StatefulProcessor):
         timings.lap("decode_us")
         header = self._load_header(store, shard)
         with _Working(self.join, header, store, Home(self.ids.index(shard), len(self.ids))) as working:
-            order = order_of(self.join, working.join, ended=self.ended)
+            watched = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -132,11 +132,11 @@ class ShardProcessor(StatefulProcessor):
             if self.on_violation == "error":
                 _refuse_violations(working.join)
                 _refuse_rejected(self.query, batches)
-            about_order = {}
-            if order:
-                about_order = order.after(header.batches, batches)
-                timings.lap("order_us")
-            streams = about_streams(working.join, batches)  # before the arrivals are let go
+            seen = {}
+            if watched:
+                seen = watched.after(header.batches, batches)
+                timings.lap("watch_us")
+            news = about_news(working.join, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -161,8 +161,8 @@ class ShardProcessor(StatefulProcessor):
             }
             stats["shard"] = shard
             stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            stats |= about_order | working.join.measured()
-            stats |= {"progress": working.join.reached(), "streams": streams}
+            stats |= seen | working.join.measured()
+            stats |= {"progress": working.join.reached(), "streams": about_states(working.join, news)}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:

@@ -18,38 +18,45 @@ from watersmeet.state.value_lists import ValueLists
 HOTTEST, LETTERS = 3, 48
 
 
-def about_streams(join: RunningJoin[Any], batches: Sequence[Batch]) -> list[dict[str, Any]]:
-    """Of each stream the rows of the batch and what is stored after it; nothing of groups behind another operator.
+def about_news(join: RunningJoin[Any], batches: Sequence[Batch]) -> list[dict[str, Any]]:
+    """What the batch brought of each stream, before it is made durable; nothing of groups behind another operator.
 
-    `seen` is the newest event time of the whole stream, None if the batch brought none; `keys` are those of stored
-    tuples that the stream has not closed, `closed` those that it closed one by one in this batch, `ranges` the
-    intervals of keys; `hot` are the most frequent keys of the batch and their shares of this shard's rows.
+    `seen` is the newest event time of the whole stream, None if the batch brought none; `closed` counts the keys that
+    the stream closed one by one, `ranges` the intervals of keys; `hot` are the most frequent keys and their shares of
+    this shard's rows.
     """
     specs = join.query.streams
     if len(batches) != len(specs):
         return []
-    factors = join.scrambling()
-    out = []
-    for i, (spec, batch) in enumerate(zip(specs, batches, strict=True)):
-        states = [s for s in join.streams if s.spec == spec]  # its own, and that of tuples that wait
-        lists = states[0].lists
-        told = {
+    return [
+        {
             "name": spec.name,
             "rows_in": batch.rows.num_rows,
             "late": join.late[i].num_rows,
             "violations": _violations(join, i, batch),
-            "stored": sum(map(len, states)),
-            "bytes": sum(s.bytes for s in states),
             "seen": batch.seen,
             "closed": _closed(spec, batch, join.arrivals[i]),
             "ranges": 0 if batch.closings is None else len(batch.closings.ranges),
             "hot": _hottest(spec, join.arrivals[i]),
         }
+        for i, (spec, batch) in enumerate(zip(specs, batches, strict=True))
+    ]
+
+
+def about_states(join: RunningJoin[Any], news: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with what is stored after the batch; `keys` are those of stored tuples that the stream left open."""
+    factors = join.scrambling()
+    out = []
+    for i, told in enumerate(news):
+        spec = join.query.streams[i]
+        states = [s for s in join.streams if s.spec == spec]  # its own, and that of tuples that wait
+        held = {"stored": sum(map(len, states)), "bytes": sum(s.bytes for s in states)}
+        lists = states[0].lists
         if isinstance(lists, ValueLists):
-            told["keys"] = lists.keys - lists.closings
+            held["keys"] = lists.keys - lists.closings
         if factors:
-            told["scrambling"] = factors[i]
-        out.append(told)
+            held["scrambling"] = factors[i]
+        out.append(told | held)
     return out
 
 

@@ -5,14 +5,16 @@ import { clock, draw, make, seconds } from "./format.js";
 const HEIGHT = 170, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
 
 export class Chart {
-  // about: {title, hint, format, layers, series: (batches) => [{name, colour, values, foretold}]}
+  // about: {id, title, hint, format (of the axis), say (of the legend), layers, series: (batches) => [{name, colour, values, foretold}]}
   constructor(about, onMove, onPick) {
     this.about = about;
+    this.say = about.say ?? about.format;
     this.svg = draw("svg", { role: "img", height: HEIGHT });
     this.legend = make("ul", { class: "legend" });
-    const head = [make("h2", {}, about.title)];
+    const head = about.plain ? [] : [make("h2", {}, about.title)];
     if (about.hint) head.push(make("p", { class: "hint" }, about.hint));
-    this.element = make("section", { class: "card chart", "data-chart": about.id }, ...head, this.legend, this.svg);
+    const kind = about.plain ? ["div", "chart"] : ["section", "card chart"];
+    this.element = make(kind[0], { class: kind[1], "data-chart": about.id }, ...head, this.legend, this.svg);
     this.svg.addEventListener("pointermove", (event) => onMove(this.nearest(event)));
     this.svg.addEventListener("pointerleave", () => onMove(null));
     this.svg.addEventListener("click", (event) => onPick(this.nearest(event)));
@@ -103,9 +105,9 @@ export class Chart {
       const kind = this.about.layers ? "swatch block" : s.foretold ? "swatch foretold" : "swatch";
       const swatch = make("span", { class: kind });
       swatch.style[s.foretold ? "borderColor" : "background"] = s.colour;
-      return make("li", {}, swatch, s.name, make("b", {}, this.about.format(s.values[i])));
+      return make("li", {}, swatch, s.name, make("b", {}, this.say(s.values[i])));
     }));
-    const said = this.series.map((s) => `${s.name} ${this.about.format(s.values[i])}`).join(", ");
+    const said = this.series.map((s) => `${s.name} ${this.say(s.values[i])}`).join(", ");
     this.svg.setAttribute("aria-label", `${this.about.title}, batch ${this.batches[i].batch} at ${clock(this.batches[i].at)}: ${said}`);
   }
 }
