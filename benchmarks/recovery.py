@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 
 from benchmarks import cases, data
-from benchmarks.peers import CONTENDERS
+from benchmarks.contenders import CONTENDERS
 from benchmarks.spark import RESULTS
 
 GOAL_SECONDS = 30

@@ -27,7 +27,7 @@ BIDS = [
     {"item_id": 1, "bid_at": "2026-05-01T10:00:09Z", "price": 14.0},
 ]
 CLOSINGS = [{"item_id": item, "bid_at": "2026-05-01T10:00:10Z"} for item in (1, 2, 3)]
-CLOSE = [("kind", b"close")]
+TICK = {"bid_at": "2026-05-01T10:00:30Z"}
 
 
 def make_topics(servers: str, topics: Iterable[str] = TOPICS, partitions: int = 2) -> None:
@@ -46,7 +46,9 @@ def produce(servers: str) -> None:
     for bid in BIDS:
         producer.produce("bids", json.dumps(bid), str(bid["item_id"]))
     for closing in CLOSINGS:
-        producer.produce("bids", json.dumps(closing), str(closing["item_id"]), headers=CLOSE)
+        producer.produce("bids", json.dumps(closing), str(closing["item_id"]), headers=[("kind", b"close")])
+    producer.flush()  # the tick speaks of all messages before it, in all partitions
+    producer.produce("bids", json.dumps(TICK), headers=[("kind", b"tick")])
     producer.flush()
     print(f"{len(AUCTIONS)} auctions, {len(BIDS)} bids and {len(CLOSINGS)} closings are written")
 

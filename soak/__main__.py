@@ -9,6 +9,7 @@ python -m soak report                                                      docs/
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def main(arguments: list[str]) -> int:
         job = jobs.add_parser(name)
         globals()[f"_{name}_options"](job)
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through every `with`: nothing stays behind
     return int(globals()[f"_{options.job}"](options))
 
 

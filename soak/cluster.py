@@ -71,7 +71,7 @@ class Cluster:
             found = re.search(said, log.read_text())
             return found[1] if found else None
 
-        return wait_for(f"{name} of the cluster", look, 60)
+        return wait_for(f"{name} of the cluster", look, 180)
 
     def executors(self) -> list[psutil.Process]:
         """The executors of whatever runs on the cluster."""

@@ -83,7 +83,7 @@ class Traps:
     def arm(self, moment: str) -> None:
         (self.folder / moment).touch()
 
-    def reached(self, moment: str, seconds: float = 60) -> int:
+    def reached(self, moment: str, seconds: float = 300) -> int:
         """The number of the process that waits at this moment."""
 
         def look() -> int | None:
@@ -141,7 +141,7 @@ class Driver:
                 self.read += len(line)
                 yield json.loads(line)
 
-    def expect(self, *events: str, seconds: float = 120) -> dict[str, Any]:
+    def expect(self, *events: str, seconds: float = 600) -> dict[str, Any]:
         """The first of these to happen."""
 
         def look() -> dict[str, Any] | None:

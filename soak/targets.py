@@ -6,17 +6,20 @@ Anything else, be it another exception, a wrong result or a state that differs, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
 from soak import scripts
+from soak.processes import ROOT
 from tests.joins.scripts import Comparison, Script
 from tests.query.mistakes import QUERIES, STREAMS, TIMES
-from watersmeet.errors import QueryError, StateError
+from watersmeet.errors import PipelineError, QueryError, StateError
 from watersmeet.joins import plan
 from watersmeet.model import durations
 from watersmeet.model.predicate_parser import parse
 from watersmeet.model.queries import columns_of
+from watersmeet.pipelines.reader import from_text
 from watersmeet.query.lowering import Known, lower
 from watersmeet.query.reader import read
 from watersmeet.state import log
@@ -141,6 +144,14 @@ def damaged(data: bytes, chance: Random) -> bytes:
 # ---------------------------------------------------------------- texts
 
 _QUERIES = [text for text in QUERIES.strip().splitlines() if text]
+_QUERIES += [  # and some without a mistake
+    "SELECT A.item_id, COUNT(*) AS n FROM auction [RANGE 12 HOURS] A, bid [UNBOUNDED] B WHERE A.item_id = B.item_id "
+    "GROUP BY A.item_id HAVING COUNT(*) > 3",
+    "SELECT seller, price * 2 AS twice FROM auction [RANGE 5 MINUTES SLIDE 1 MINUTE] A LEFT JOIN bid [NOW] B "
+    "ON A.item_id = B.item_id AND B.price > A.reserve WHERE seller <> 'x'",
+    "ISTREAM(SELECT seller FROM auction [ROWS 5] A JOIN bid [PARTITION BY item_id ROWS 2] B USING (item_id))",
+    "SELECT * FROM auction A, bid B, view V WHERE A.item_id = B.item_id AND B.item_id = V.item_id AND price > 1.5",
+]
 _WORDS = (
     *"()[],.*=<>+-/%'\"`;\\\n\0é",
     "SELECT",
@@ -187,6 +198,43 @@ def times(chance: Random) -> str:
     try:
         durations.parse(text, "window")
     except QueryError as error:
+        return type(error).__name__
+    return "read"
+
+
+_PIPELINES = [path.read_text() for path in sorted((ROOT / "examples" / "pipelines").glob("*.toml"))]
+_LINES = (
+    "[streams.x]",
+    "x = 1",
+    "window = -1",
+    'format = "rm -rf"',
+    "[[sinks]]",
+    'time = ["a"]',
+    "options = 3",
+    "=",
+    "[",
+)
+
+
+@target
+def pipeline_files(chance: Random) -> str:
+    """Pipeline files, with lines and words lost, doubled, swapped or put in: read, or refused."""
+    lines = chance.choice(_PIPELINES).splitlines()
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        at = chance.randrange(len(lines))
+        match chance.randrange(5):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, chance.choice(lines))
+            case 2:
+                lines.insert(at, chance.choice(_LINES))
+            case _:
+                lines[at] = _mangled(lines[at], chance)
+        lines = lines or [""]
+    try:
+        from_text("\n".join(lines), "pipeline.toml", Path("."), {"BROKERS": "127.0.0.1:1"})
+    except PipelineError as error:
         return type(error).__name__
     return "read"
 

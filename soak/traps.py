@@ -18,7 +18,7 @@ FOLDER = "SOAK_TRAPS"
 SMALL_SEGMENTS = "SOAK_SMALL_SEGMENTS"
 #: Where working states live, if not where the product would keep them.
 CACHE = "SOAK_CACHE"
-LONGEST_WAIT = 120.0  # seconds; after that the process goes on, and the trial that forgot it fails
+LONGEST_WAIT = 600.0  # seconds; after that the process goes on, and the trial that forgot it fails
 BETWEEN_LOOKS = 0.01
 
 #: In workers: name → (module, name in it of what has just been done).

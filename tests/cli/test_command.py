@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip("typer")
 
 from watersmeet.cli import app as command
-from watersmeet.cli import checkout, doctor, failures
+from watersmeet.cli import checkout, doctor, failures, spark_log
 from watersmeet.cli.failures import Exit
 from watersmeet.errors import MissingExtraError, QueryError, StateError
 
@@ -107,6 +108,26 @@ def test_of_an_error_of_spark_what_is_ours_is_told() -> None:
     raised = "[STREAM_FAILED] terminated: [USER_RAISED_EXCEPTION] stream `bid`: the message at bids SQLSTATE: P0001"
     assert failures.summary(RuntimeError(raised)) == "stream `bid`: the message at bids"
     assert failures.summary(RuntimeError("")) == "RuntimeError"
+
+
+def test_sparks_log_is_aside_and_named_if_something_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    with spark_log.aside() as log, spark_log.redirected(log):
+        subprocess.run([sys.executable, "-c", "import sys; print('noise', file=sys.stderr)"], check=True)
+        assert log is not None
+        assert log.read_text() == "noise\n"
+    assert not log.exists()
+    with pytest.raises(ValueError, match="no") as raised, spark_log.aside() as log:
+        raise ValueError("no")
+    assert log is not None
+    failures.tell(raised.value, verbose=False)
+    assert f"Spark's own log: {log}" in capfd.readouterr().err
+    log.unlink()
+    logging.getLogger().setLevel(logging.INFO)
+    try:
+        with spark_log.aside() as log:
+            assert log is None
+    finally:
+        logging.getLogger().setLevel(logging.WARNING)
 
 
 def test_verbose_is_the_commands_own_only_before_the_subcommand() -> None:

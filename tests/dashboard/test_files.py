@@ -81,3 +81,9 @@ def test_another_version_is_refused_wherever_it_stands(tmp_path: Path) -> None:
 def test_a_number_that_json_has_not_is_not_written(tmp_path: Path) -> None:
     with EventFile(tmp_path / "run.jsonl") as file, pytest.raises(ValueError, match="not JSON compliant"):
         file.write({"kind": "ended", "run": "r", "at": "", "error": float("nan")})
+
+
+def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere" / "run.jsonl"):
+        with pytest.raises(EventError, match=rf"events cannot be written to {path}: .*\nHint: give a file in a folder"):
+            EventFile(path)

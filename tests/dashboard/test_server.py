@@ -15,7 +15,7 @@ from watersmeet import dashboard
 from watersmeet.dashboard.feed import Feed
 from watersmeet.dashboard.files import EventFile
 from watersmeet.dashboard.server import ASSETS, LISTENERS, PageServer
-from watersmeet.errors import EventError
+from watersmeet.errors import EventError, WatersmeetError
 
 
 @pytest.fixture
@@ -222,5 +222,12 @@ def test_a_file_without_events_is_refused_before_anything_is_served(tmp_path: Pa
     path.write_text("hello\n")
     with pytest.raises(EventError, match="no event of Watersmeet"):
         dashboard.serve(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(EventError, match=r"events cannot be read from .*nothing: No such file.*\nHint: name the file"):
         dashboard.serve(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("port", [None, 70_000])
+def test_a_port_that_cannot_be_had_is_named(feed: Feed, page: PageServer, port: int | None) -> None:
+    port = port or urlsplit(page.url).port or 0
+    with pytest.raises(WatersmeetError, match=rf"port {port} of 127.0.0.1 cannot be listened on: .*\nHint: give"):
+        PageServer(feed, port)

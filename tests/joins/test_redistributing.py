@@ -31,6 +31,7 @@ from watersmeet.joins.running import RunningJoin
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.grouping import Bucket
+from watersmeet.model.punctuations import End
 from watersmeet.model.queries import HOW, JoinQuery, StreamSpec
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded
 from watersmeet.state import groups, log, remembered, segments, stream_state, unmatched
@@ -38,7 +39,7 @@ from watersmeet.state.groups import keys_of
 from watersmeet.state.keys import encode
 from watersmeet.state.shards import Home, split
 
-few = settings(max_examples=max(10, settings().max_examples // 3))
+few = settings(max_examples=settings().max_examples // 4)
 
 
 class Sharded:
@@ -226,6 +227,9 @@ def test_window_oblivious(data: st.DataObject, strategy: str, buffer: str) -> No
     data=st.data(),
 )
 def test_groups(by: str, feed: naive_groups.Feed, w: Any, how: str, data: st.DataObject) -> None:
+    """Ends are left out: where one stream has ended, a shard that holds nothing of it is through before the others."""
+    said = [[[p for p in some if p.pattern != End()] for some in stream] for stream in feed.said]
+    feed = replace(feed, said=said)
     q = naive_groups.query(naive_groups.BY[by], w, how, data.draw(st.sampled_from(["final", "update"])))
     join = GroupedJoin(PWJoin(q.join), q)
     with small_limits(data):

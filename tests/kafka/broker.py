@@ -17,8 +17,8 @@ from pathlib import Path
 from tests.kafka.jars import BROKER, CACHE, KAFKA, NotAtHand, fetched, java
 
 HOST = "127.0.0.1"
-PORT = 9092
-HERE = CACHE / "broker"
+PORT = int(os.environ.get("KAFKA_PORT", 9092))
+HERE = CACHE / f"broker-at-{PORT}"
 PATIENCE = 60  # seconds in which it starts
 _SETTINGS = """process.roles=broker,controller
 node.id=1

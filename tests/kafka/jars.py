@@ -18,6 +18,15 @@ ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "kafka"
 KAFKA = "4.1.1"
 BROKER = [f"org.apache.kafka:kafka_2.13:{KAFKA}", "org.slf4j:slf4j-nop:1.7.36"]
+#: Spark's own for this Spark; and, where a repository has none yet, older ones that were tried with it.
+CONNECTOR = [f"org.apache.spark:{name}_2.13:{pyspark.__version__}" for name in ("spark-sql-kafka-0-10", "spark-avro")]
+OLDER = [
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.spark:spark-avro_2.13:4.1.1",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.12.1",
+]
 _IVY = """<ivy-module version="2.0">
   <info organisation="watersmeet" module="tests"/>
   <dependencies>{}</dependencies>
@@ -58,3 +67,12 @@ def fetched(name: str, packages: Sequence[str], *, transitive: bool = True) -> P
         raise NotAtHand(f"Maven's packages of {name} cannot be had: {(ran.stdout + ran.stderr).strip()[-600:]}")
     half.rename(folder)
     return folder
+
+
+def connector() -> str:
+    """The jars of Spark's connector and of Avro, as `spark.jars` takes them."""
+    try:
+        folder = fetched("connector", CONNECTOR)
+    except NotAtHand:
+        folder = fetched("connector", OLDER, transitive=False)
+    return ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))

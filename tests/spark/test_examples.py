@@ -14,7 +14,7 @@ pytest.importorskip("duckdb")
 
 from rich.console import Console
 
-from examples import auction, sensors
+from examples import auction, location, sensors
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -66,6 +66,45 @@ def test_sensors_find_the_walker(spark, tmp_path):
     assert 0 < four.error(walk) < three.error(walk) < 4
     assert four.most_stored < alone.most_stored
     assert 1_000 < picture.stat().st_size < 200_000
+
+
+@pytest.mark.spark
+@pytest.mark.more
+def test_the_transmitter_is_found_without_a_window(spark):
+    said = io.StringIO()
+    field = location.Field(epochs=1500, seed=2)
+    found, whole = location.show(spark, field, Console(file=said, width=160))
+    assert set(found.epochs) <= set(whole)
+    assert len(set(found.epochs)) == len(found.epochs) >= 0.99 * len(whole) > 1000
+    late = sum(c["too_late"] for c in found.counters)
+    assert late or len(found.epochs) == len(whole)
+    assert f"{late} readings too late" in said.getvalue()
+    # the detour of a quarter of a minute, of three sensors, and not the whole minutes
+    assert found.counters[-2]["stored"] < 2 * 3 * 10 * 25 < sum(c["rows_in"] for c in found.counters) / 2
+    assert found.error(field) < 5
+
+
+def test_the_location_example_knows_no_window():
+    text = (ROOT / "examples" / "location.py").read_text()
+    code = text.partition('"""\n\nfrom __future__')[2]
+    assert code.count("window=") == code.count('window="auto"') == 1
+    assert "delay=" not in code
+
+
+def test_signal_strengths_tell_a_place():
+    import numpy as np
+
+    at = np.array([[30.0, 40.0], [1.0, 99.0]])
+    away = np.stack([np.linalg.norm(at - place, axis=1) for place in location.SENSORS.values()], axis=1)
+    assert np.allclose(location.place(-20 * np.log10(away)), at)
+
+
+def test_help_of_the_location_teaches(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["location.py", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        location.main()
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("--epochs", "--seed", 'window="auto"', "too late"))
 
 
 def test_a_place_follows_from_distances():

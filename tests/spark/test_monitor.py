@@ -179,8 +179,11 @@ def test_what_goes_wrong_in_the_monitor_does_not_reach_the_query(
     joined = House(spark, tmp_path, batches=1).join()
     with wm.monitor(joined, events=tmp_path / "events.jsonl") as monitor:
         monitor._closing[0].close()  # as on a full disk: nothing can be written any more
-        assert finish(start(joined.df, tmp_path / "checkpoint"))
+        results = tmp_path / "results"
+        query = wm.write(joined, checkpoint=tmp_path / "checkpoint", results=results, trigger={"availableNow": True})
+        assert finish(query)
         assert monitor.flush()
+    assert spark.read.parquet(str(results)).count() > 0
     assert "an event could not be published; the query goes on" in caplog.text
 
 

@@ -60,7 +60,12 @@ path = "out/punctuations"
 AUCTIONS = ["1,2026-05-01T10:00:00,teapot", "2,2026-05-01T10:00:04,atlas"]
 BIDS = [
     ["1,2026-05-01T10:00:03,12.5,false", "1,2026-05-01T10:00:20,14.0,false"],
-    ["1,2026-05-01T10:00:02,1.0,false", "2,2026-05-01T10:00:21,,true", "1,2026-05-01T10:00:22,,true"],
+    [  # the last one takes the stream past the closings: with a delay, they hold from then on
+        "1,2026-05-01T10:00:02,1.0,false",
+        "2,2026-05-01T10:00:21,,true",
+        "1,2026-05-01T10:00:22,,true",
+        "9,2026-05-01T10:00:40,1.0,false",
+    ],
 ]
 
 

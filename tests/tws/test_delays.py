@@ -24,11 +24,11 @@ pytestmark = pytest.mark.tws
 def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> None:
     """Rows dealt out to any partitions, working states lost now and then."""
     run, chance, size = Shards(query(0.02), shards), Random(shards), 100
-    times = [arrivals(seed, 0.3, 2000) for seed in (1, 2)]
+    times = [arrivals(seed, 0.3, 1200) for seed in (1, 2)]
     progress = [BEFORE_ALL, BEFORE_ALL]
     on_time: list[list[Tuple]] = [[], []]
     found, late, told = [], 0, []
-    for n, at in enumerate(range(0, 2000, size)):
+    for n, at in enumerate(range(0, 1200, size)):
         news = []
         for i, spec in enumerate(run.query.streams):
             some = times[i][at : at + size]
@@ -43,7 +43,7 @@ def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> No
         assert len(told) == late
         if n % 5 == 2:
             shutil.rmtree(worker_cache.application_cache().root)
-    assert 0 < late <= 0.05 * 4000
+    assert 0 < late <= 0.05 * 2400
     assert Counter(note["stream"] for note in told).keys() == {"a", "b"}
     expected = window_join(on_time, [s.window for s in run.query.streams])
     assert bag(found) == bag([(a.key[0], a.ts, b.ts) for a, b in expected])

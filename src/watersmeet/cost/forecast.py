@@ -21,7 +21,7 @@ BATCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What one stream brought in a batch, all shards together; `keys` are open ones among its stored tuples."""
+    """What one stream brought in a batch, all shards together; `keys` are those of its stored tuples."""
 
     rows: int
     closed: int = 0  # keys that it closed one by one

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as Flag
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from watersmeet.errors import EventError
 from watersmeet.model.events import Event, read, spell
@@ -21,9 +21,15 @@ class EventFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if self.path.exists() and self.path.stat().st_size:
+        if self.path.is_file() and self.path.stat().st_size:
             next(iter(_lines(self.path)))  # refuses to write behind something else
-        self._file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        try:
+            self._file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        except OSError as error:
+            raise EventError(
+                f"events cannot be written to {self.path}: {error.strerror}.",
+                hint="give a file in a folder that is there.",
+            ) from error
         self._torn = not _ends_a_line(self.path)
 
     def write(self, event: Event) -> None:
@@ -50,7 +56,7 @@ def read_events(path: str | Path) -> list[Event]:
 
 def follow(path: str | Path, stop: Flag) -> Iterator[Event]:
     """The events of a file, then those that are added, until `stop` is set."""
-    with Path(path).open("rb") as file:
+    with _opened(Path(path)) as file:
         rest = b""
         first = True
         while True:
@@ -66,11 +72,21 @@ def follow(path: str | Path, stop: Flag) -> Iterator[Event]:
 
 
 def _lines(path: Path) -> Iterator[Event]:
-    with path.open("rb") as file:
+    with _opened(path) as file:
         for n, line in enumerate(file):
             event = _event(line, first=n == 0)
             if event is not None:
                 yield event
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise EventError(
+            f"events cannot be read from {path}: {error.strerror}.",
+            hint="name the file that wm.monitor(joined, events=…) was told to write.",
+        ) from error
 
 
 def _event(line: bytes, *, first: bool) -> Event | None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from watersmeet.dashboard.feed import Feed
 from watersmeet.dashboard.prometheus import Metrics
+from watersmeet.errors import WatersmeetError
 
 log = logging.getLogger("watersmeet")
 
@@ -51,7 +52,13 @@ class Server:
     """Serves in threads of its own until it is closed."""
 
     def __init__(self, handler: type[Handler], port: int) -> None:
-        self._http = _Http(("127.0.0.1", port), handler)
+        try:
+            self._http = _Http(("127.0.0.1", port), handler)
+        except (OSError, OverflowError) as error:
+            raise WatersmeetError(
+                f"port {port} of 127.0.0.1 cannot be listened on: {error}.",
+                hint="give another port, or 0 for one that is free.",
+            ) from error
         self._thread = Thread(target=self._http.serve_forever, args=(0.1,), daemon=True, name="watersmeet-http")
         self._thread.start()
 

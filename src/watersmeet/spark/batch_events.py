@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -33,7 +33,7 @@ class RunEvents:
         self.output = "groups" if grouped else "results"
         self.forecast = Forecast(query, algorithm)
         self._newest: list[int | None] = [None] * len(self.names)
-        self._began: datetime | None = None
+        self._over: datetime | None = None
 
     def batch(self, progress: StreamingQueryProgress) -> Event | None:
         """The event of a batch; None if no shard was called in it."""
@@ -42,9 +42,9 @@ class RunEvents:
             return None
         shards = said.pop(SHARDS)
         seconds = progress.durationMs["triggerExecution"] / 1000
-        began = datetime.fromisoformat(progress.timestamp)
-        since = seconds if self._began is None else max(seconds, (began - self._began).total_seconds())
-        self._began = began
+        over = datetime.fromisoformat(progress.timestamp) + timedelta(seconds=seconds)
+        since = seconds if self._over is None else max(seconds, (over - self._over).total_seconds())
+        self._over = over
         others = _others(progress)
         out = others["groups"]["groups"] if "groups" in others else said[self.output]
         return {
@@ -115,7 +115,14 @@ def _merged(shards: Sequence[dict[str, Any]]) -> Event:
 
 
 def _shown(s: Event) -> Shown:
-    return Shown(s["rows_in"], s["closed"], s["ranges"], s["newest"], s["keys"], s["scrambling"] or 0)
+    return Shown(
+        s["rows_in"] - s["late"] - s["violations"],
+        s["closed"],
+        s["ranges"],
+        s["newest"],
+        s["keys"],
+        s["scrambling"] or 0,
+    )
 
 
 def _others(progress: StreamingQueryProgress) -> dict[str, Event]:

@@ -33,7 +33,7 @@ from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.spark.inbox import Inbox
 from watersmeet.spark.measuring import measuring_of
-from watersmeet.spark.shard_report import about_streams
+from watersmeet.spark.shard_report import about_news, about_states
 from watersmeet.spark.watching import watch
 from watersmeet.state import cache as caches
 from watersmeet.state import log
@@ -136,6 +136,7 @@ class ShardProcessor(StatefulProcessor):
             if watched:
                 seen = watched.after(header.batches, batches)
                 timings.lap("watch_us")
+            news = about_news(working.join, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -161,7 +162,7 @@ class ShardProcessor(StatefulProcessor):
             stats["shard"] = shard
             stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             stats |= seen | working.join.measured()
-            stats |= {"progress": working.join.reached(), "streams": about_streams(working.join, batches)}
+            stats |= {"progress": working.join.reached(), "streams": about_states(working.join, news)}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:

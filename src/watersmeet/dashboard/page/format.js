@@ -28,7 +28,7 @@ export const seconds = (s) => {
   return s >= 90 ? `${trim(s / 60)} min` : s >= 1 || s === 0 ? `${trim(s)} s` : `${trim(s * 1000)} ms`;
 };
 
-export const percent = (share) => `${trim(share * 100)} %`;
+export const percent = (share) => `${(share * 100).toFixed(share >= 0.1 ? 0 : share >= 0.01 ? 1 : 2)} %`;
 
 export const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
 

@@ -42,21 +42,22 @@ const split = (batches) => SPLIT.map(([name, colour, of]) => ({ name, colour, va
 const measured = (value) => (batches) => (batches.some((b) => b.streams.some((s) => value(s) != null)) ? perStream(value)(batches) : []);
 
 const CHARTS = [
-  { id: "tuples", title: "Tuples in state", hint: "Dashed: what the cost model expects at the rates measured.", format: short, series: perStream((s) => s.stored, { foretold: (s) => s.predicted }) },
+  { id: "tuples", title: "Tuples in state", hint: "Dashed: what the cost model expects at the rates measured.", format: short, say: count, series: perStream((s) => s.stored, { foretold: (s) => s.predicted }) },
   { id: "bytes", title: "Bytes in state", hint: "Rows and lists, by stream.", format: bytes, series: perStream((s) => s.bytes, { foretold: (s) => s.predicted_bytes }) },
   { id: "in", title: "Rows in, per second", format: short, series: perStream((s, b) => s.rows_in / b.interval) },
   { id: "out", title: "Rows out, per second", format: short, series: (batches) => [{ name: "results", colour: "var(--s2)", values: batches.map((b) => b.rows_out / b.interval) }] },
-  { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Dead values came when their key was closed, and did not stay.", format: short, layers: true, series: reasons },
-  { id: "apart", title: "Late and violating rows", hint: "Not joined: behind the progress of their stream, or against its punctuations.", format: short, series: (batches) => [
+  { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Dead values came when their key was closed, and did not stay.", format: short, say: count, layers: true, series: reasons },
+  { id: "apart", title: "Late and violating rows", hint: "Not joined: behind the progress of their stream, or against its punctuations.", format: short, say: count, series: (batches) => [
     { name: "late", colour: "var(--s1)", values: batches.map((b) => b.late) }, { name: "violating", colour: "var(--s4)", values: batches.map((b) => b.violations) }] },
   { id: "lag", title: "Lag", hint: "Event time behind the foremost stream.", format: seconds, series: perStream((s) => s.lag) },
-  { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it.", format: millis, layers: true, series: split },
-  { id: "scrambling", title: "Scrambling factor", hint: "Positions that a row came behind its sorted place, at most, so far.", format: short, series: measured((s) => s.scrambling) },
-  { id: "skew", title: "Shard skew", hint: "Rows of the fullest shard over the mean of all; 1 is even.", format: (v) => (v == null ? "–" : short(Number(v.toFixed(2)))), series: (batches) => [{ name: "fullest / mean", colour: "var(--s0)", values: batches.map((b) => b.skew) }] },
+  { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it. The first batch may reach over the top.", format: millis, layers: true, firstMayLeave: true, series: split },
+  { id: "scrambling", title: "Scrambling factor", hint: "Positions that a row came behind its sorted place, at most, so far.", format: short, say: count, series: measured((s) => s.scrambling) },
+  { id: "skew", title: "Skew", plain: true, format: (v) => (v == null ? "–" : String(Number(v.toFixed(2)))), series: (batches) => [{ name: "skew", colour: "var(--s0)", values: batches.map((b) => b.skew) }] },
 ];
 
 const charts = CHARTS.map((about) => new Chart(about, hover, pick));
-at("charts").append(...charts.map((chart) => chart.element));
+at("charts").prepend(...charts.filter((chart) => chart.about.id !== "skew").map((chart) => chart.element));
+at("shards-card").append(charts.find((chart) => chart.about.id === "skew").element);
 
 // ---------------------------------------------------------------- what is shown
 
@@ -90,6 +91,7 @@ function show() {
   slider.disabled = at("latest").disabled = false;
   slider.max = batches().length - 1;
   for (const chart of charts) chart.show(batches());
+  at("hot-card").classList.toggle("wide", charts.filter((chart) => !chart.element.hidden).length % 2 === 0);
   point();
 }
 
@@ -102,7 +104,6 @@ function point() {
   at("batch-says").textContent = `${count(b.batch)} of ${count(batches().at(-1).batch)} · ${clock(b.at)}`;
   at("latest").setAttribute("aria-pressed", state.pinned == null);
   at("tiles").replaceChildren(...tiles(batches(), i));
-  at("skew").textContent = b.skew == null ? "–" : b.skew.toFixed(2);
   at("shards").replaceChildren(shards(b));
   at("hot").replaceChildren(hot(b));
   at("streams").replaceChildren(...streams(b));

@@ -96,7 +96,7 @@ function down(tree, room) {
   let below = 1;
   const place = (node, d) => {
     node.children.forEach((child) => place(child, d + 1));
-    node.x = 14 * (d + 1);
+    node.x = 1 + 20 * (d + 1);
     node.width = Math.max(120, room - node.x - 1);
     node.y = below;
     below += node.height + GAP;

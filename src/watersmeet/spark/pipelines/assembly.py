@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from watersmeet.errors import SettingError
 from watersmeet.pipelines.pipeline import Pipeline
 from watersmeet.pipelines.words import AVAILABLE_NOW
 from watersmeet.spark import session as sessions
@@ -25,14 +28,36 @@ def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """A session with what the pipeline asks for: the master given here, its own, that of spark-submit, or local."""
     told = pipeline.session
     settings: dict[str, Any] = dict(told.settings)
-    needed = [*packages.coordinates(pipeline.formats, settings.get("spark.jars", "")), *told.packages]
+    named = ",".join([settings.get("spark.jars", ""), *told.packages])
+    needed = [*packages.coordinates(pipeline.formats, named), *told.packages]
     if needed and "spark.jars.packages" not in settings:
         settings["spark.jars.packages"] = ",".join(needed)
     if told.memory is not None:
         settings["spark.driver.memory"] = told.memory
     settings.setdefault("spark.app.name", pipeline.name)
-    chosen = master or told.master or os.environ.get("MASTER") or "local[*]"
-    return sessions.session(master=chosen, shards=told.shards, **settings)
+    submitted = _submitted()
+    if "watersmeet" in submitted.get("spark.submit.pyFiles", ""):  # which the workers' daemon does not see
+        settings.setdefault("spark.python.daemon.module", "pyspark.daemon")
+    chosen = master or told.master or submitted.get("spark.master") or "local[*]"
+    try:
+        return sessions.session(master=chosen, shards=told.shards, **settings)
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        asked = settings.get("spark.jars.packages")
+        raise SettingError(
+            "Spark did not start." + (f" It was to fetch {asked} from Maven, which needs a network." if asked else ""),
+            hint="`watersmeet doctor` says what is here"
+            + ("; jars may also lie in Spark's own folder, or be named in settings, spark.jars." if asked else "."),
+        ) from error
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, if it started this program."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def joined(pipeline: Pipeline, spark: SparkSession) -> Joined | Grouped:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
 import pyspark
+from pyspark.find_spark_home import _find_spark_home
 
 SCALA = "2.13"
 #: By the format that needs them.
 NAMES = {"kafka": f"spark-sql-kafka-0-10_{SCALA}", "avro": f"spark-avro_{SCALA}"}
 
 
-def coordinates(formats: Collection[str], jars: str = "") -> list[str]:
-    """Maven coordinates of what these formats need and neither Spark's own folder nor `jars` (of a setting) has."""
-    missing = [name for kind, name in NAMES.items() if kind in formats and name not in jars and not in_spark(name)]
+def coordinates(formats: Collection[str], named: str = "") -> list[str]:
+    """Maven coordinates of what these formats need, if neither Spark's folder has it nor some setting names it.
+
+    `named` are jars and packages of the pipeline's own settings.
+    """
+    told = named + _defaults()
+    missing = [name for kind, name in NAMES.items() if kind in formats and name not in told and not in_spark(name)]
     return [f"org.apache.spark:{name}:{pyspark.__version__}" for name in missing]
 
 
 def in_spark(name: str) -> bool:
     """Whether the jar lies in the folder of the Spark that would be started."""
-    from pyspark.find_spark_home import _find_spark_home
-
     return any(Path(_find_spark_home(), "jars").glob(f"{name}-*.jar"))
+
+
+def _defaults() -> str:
+    """What Spark is told by its environment, before any program speaks."""
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
+    file = Path(folder, "spark-defaults.conf")
+    return os.environ.get("PYSPARK_SUBMIT_ARGS", "") + (file.read_text("utf-8") if file.is_file() else "")
 
 
 def in_caches(name: str) -> bool:
