@@ -15,7 +15,7 @@ from typing import Any
 
 from watersmeet.cost.calibrate import fit
 from watersmeet.cost.figures import LIST_BYTES
-from watersmeet.cost.machine import DEFAULT, Machine, save
+from watersmeet.cost.machine import DEFAULT, FAMILIES, Machine, save
 from watersmeet.cost.work import Work
 from watersmeet.joins import plan
 from watersmeet.joins.running import RunningJoin
@@ -71,16 +71,15 @@ def loads(quick: bool = False) -> dict[str, list[Load]]:
     """What is run for each family: few and many rows, few and many matches, short and long windows."""
     sizes = (100, 1_000) if quick else (30, 300, 3_000, 10_000)
     seconds = 6
-    out: dict[str, list[Load]] = {name: [] for name in ("hash", "pwjoin", "general_lazy", "eager", "nested_loop")}
+    out: dict[str, list[Load]] = {name: [] for name in FAMILIES}
     for rate in sizes:
         for per_key in (0.2, 3.0):
             keys = max(1, round(rate * 4 / per_key))
             two = Steady((rate, rate), (4.0, 2.0), (keys, keys))
             three = Steady((rate, rate / 2, rate), (4.0, 2.0, 2.0), (keys, keys, keys))
             out["hash"].append(Load("hash", two, seconds))
-            out["pwjoin"].append(Load("pwjoin", two, seconds))
             closing = Steady((rate, rate), (4.0, 2.0), (keys, keys), closings=max(1.0, keys / 3))
-            out["pwjoin"].append(Load("pwjoin", closing, seconds))
+            out["hash"].append(Load("pwjoin", closing, seconds))
             out["general_lazy"] += [Load("general_lazy", load, seconds) for load in (two, three)]
             out["eager"].append(Load("eager", three, seconds, {"order": (1, 2, 0)}))
             if rate <= 300:
