@@ -117,20 +117,36 @@ CASES = {
     )
 }
 
-#: Three and four streams on a common key, for `benchmarks.multiway`.
+#: Three and four streams on a common key, for `benchmarks.multiway`: everyday batches, and three times as large ones.
 SEVERAL = {
     case.name: case
     for case in (
         Case(
-            f"{words}-streams",
-            f"{words} streams of 30 k rows a batch each, 5 s of event time, about three partners a row in each other",
-            (Stretch("warm-up", 5, 30_000 * len(streams), 5.0), Stretch("steady", 8, 30_000 * len(streams), 5.0)),
-            keys=30_000,
-            drift=1_500,
+            f"{words}-streams{suffix}",
+            f"{words} streams of {rows // 1000} k rows a batch each, 5 s of event time, about three partners a row in "
+            "each other",
+            (
+                Stretch("warm-up", warm_up, rows * len(streams), 5.0),
+                Stretch("steady", steady, rows * len(streams), 5.0),
+            ),
+            keys=rows,
+            drift=rows / 20,
             streams=streams,
-            repetitions=2,
+            repetitions=repetitions,
             contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
         )
+        for suffix, rows, warm_up, steady, repetitions in (("", 30_000, 5, 8, 2), ("-100k", 100_000, 4, 4, 1))
         for words, streams in (("three", "abc"), ("four", "abcd"))
     )
 }
+
+#: The join of `benchmarks.peers`: batches as a backlog gives them, so that nobody's fixed costs decide.
+PEERS = Case(
+    "window-join",
+    "two streams of 20 k rows a second of event time each, about three partners a row; on Spark 400 k rows a batch",
+    (Stretch("warm-up", 2, 400_000, 10.0), Stretch("steady", 4, 400_000, 10.0)),
+    keys=100_000,
+    drift=5_000,
+    repetitions=1,
+    contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
+)

@@ -116,7 +116,7 @@ def _write(case: Case, stream: str, folder: Path, seed: int) -> tuple[Ints, Ints
             for name, column in payload.items():
                 table = table.append_column(f"{stream}_{name}", column)
             for part in range(FILES_PER_BATCH):
-                _write_file(table.take(np.arange(part, times.size, FILES_PER_BATCH)), folder, batch, part)
+                write_file(table.take(np.arange(part, times.size, FILES_PER_BATCH)), folder, batch, part)
             all_keys.append(keys)
             all_times.append(times)
             clock, batch = clock + stretch.seconds, batch + 1
@@ -124,7 +124,7 @@ def _write(case: Case, stream: str, folder: Path, seed: int) -> tuple[Ints, Ints
     return np.concatenate(all_keys), np.concatenate(all_times)
 
 
-def _write_file(table: pa.Table, folder: Path, batch: int, part: int) -> None:
+def write_file(table: pa.Table, folder: Path, batch: int, part: int) -> None:
     path = folder / f"{batch:04d}-{part}.parquet"
     pq.write_table(table, path)
     when = START // SECOND + batch * FILES_PER_BATCH + part

@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import measures
-from benchmarks.cases import NATIVE_MEMORY, NATIVE_ROCKSDB, WATERSMEET
+from benchmarks.cases import NATIVE_MEMORY, NATIVE_ROCKSDB, SEVERAL, WATERSMEET
 from benchmarks.goals import NOT_JUDGED
 from benchmarks.measures import CaseResults, Run, Statistic, repetitions, runs_of, spread
 from benchmarks.orders import ADAPTIVE
 from benchmarks.report import Table, case_table, conditions
 
-SPARK = ("three-streams", "four-streams")
+SPARK = tuple(SEVERAL)
 CHAINS = (NATIVE_ROCKSDB, NATIVE_MEMORY)
 ENGINE_COLUMNS = ("order", "looked at", "× best", "CPU, s", "× best", "choosing, s", "results", "state, kB")
 OURS, OTHER, GREY = "#c2410c", "#1e3a5f", "#9ca3af"

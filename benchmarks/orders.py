@@ -15,6 +15,7 @@ from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.ordering import FollowedOrder
+from watersmeet.spark.watching import Watch
 from watersmeet.state import log
 
 NAMES = "abcdefgh"
@@ -61,9 +62,10 @@ def run(load: Load, contender: str, algorithm: str = "general_lazy", **options: 
     """
     query = load.query
     order = None if contender in (ADAPTIVE, algorithm) else tuple(NAMES.index(name) for name in contender)
-    join = plan(query, algorithm, order=order, **options).start()
+    definition = plan(query, algorithm, order=order, **options)
+    join = definition.start()
     assert isinstance(join, RunningMultiway)
-    followed = FollowedOrder(join) if contender == ADAPTIVE else None
+    followed = Watch(definition, join, FollowedOrder(join)) if contender == ADAPTIVE else None
     store, header = log.MemoryStore(), log.begin(query)
     found: dict[str, Any] = {"contender": contender, "probed": 0, "results": 0, "rows_in": 0}
     samples, changes, order_s = [], [], 0.0

@@ -1,230 +1,192 @@
-"""The contenders: what each asks of Spark, over the same files, with the same sink and the same two partitions.
+"""One window join of two streams by everybody: stream processors, Spark's own join, batches, Watersmeet.
 
-    python -m benchmarks.peers native-memory steady-200k [--quick] [--set spark.name=value]
+    python -m benchmarks.peers [--quick] [--only NAME] [--out DIR]
+    python -m benchmarks.peers --prepare         files and environments alone, so that a run is all measuring
+    python -m benchmarks.peers --redraw          tables and README again from the last results
 
-runs one of them in this process and prints its measurements as JSON on the last line.
+One after the other, over the same rows, each in a process of its own and with the number of its results checked. What
+is not among our dependencies gets an environment of its own on first use, which is not part of any time.
 """
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import Progress
 
-import watersmeet as wm
-from benchmarks import cases, data
-from benchmarks.cases import CASES, DELAY_SECONDS, SEVERAL, WINDOW_SECONDS, Case
-from watersmeet.spark.packing import PACKED_DDL, Packer
-from watersmeet.spark.pipeline import Joined
+from benchmarks import cases, data, report
+from benchmarks import peers_report as told
+from benchmarks.cases import PEERS, Case
+from benchmarks.environments import NotInstalledError, python_of
+from benchmarks.processes import measured
+from benchmarks.spark import RESULTS, circumstances, run_one
 
-PARTITIONS = 2
-SETTINGS = {
-    "spark.driver.memory": "8g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": str(PARTITIONS),
-    "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    "spark.log.level": "ERROR",
-}
-_STORE = "spark.sql.streaming.stateStore."
-_PROVIDERS = "org.apache.spark.sql.execution.streaming.state."
-ROCKSDB = {
-    _STORE + "providerClass": _PROVIDERS + "RocksDBStateStoreProvider",
-    _STORE + "rocksdb.changelogCheckpointing.enabled": "true",
-}
-IN_MEMORY = {_STORE + "providerClass": _PROVIDERS + "HDFSBackedStateStoreProvider"}
-NEWEST_JOIN_FORMAT = {"spark.sql.streaming.join.stateFormatVersion": "4"}
+LONGEST_RUN = 300  # seconds; who needs longer is shown as not finished
 
 
 @dataclass(frozen=True)
-class Contender:
-    build: Callable[..., DataFrame]
-    settings: dict[str, str] = field(default_factory=dict)
-    session: Callable[[dict[str, str]], SparkSession] | None = None  # Spark's own unless given
+class Peer:
+    """How one is run: by `benchmarks.contenders` on Spark, or by a module of `benchmarks.engines`."""
 
-    def start_session(self, extra: dict[str, str]) -> SparkSession:
-        os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        settings = SETTINGS | self.settings | extra
-        if self.session is not None:
-            return self.session(settings)
-        builder = SparkSession.Builder().master(f"local[{PARTITIONS}]")
-        return builder.config(map=dict(settings)).getOrCreate()
+    name: str
+    engine: str = ""
+    variant: str = ""
+    environment: str = ""  # its own, if it has one
+    contender: str = ""
 
 
-@dataclass(frozen=True)
-class Run:
-    """What one contender did with one case; times in milliseconds unless the name says otherwise."""
-
-    contender: str
-    case: str
-    results: int
-    expected_results: int
-    first_result_s: float  # from start() of the query
-    process_to_first_result_s: float  # from the start of this process's work: session, plan, start()
-    checkpoint_bytes: float  # a batch, over the steady ones
-    batches: list[dict[str, Any]]
-
-
-def native_join(*streams: DataFrame) -> DataFrame:
-    """Two streams, or a chain of joins in which all pairs must be near: with equal windows, the join of all at once.
-
-    Spark takes one event time per input of a join, so in a chain all but the first stream's become plain columns once
-    they are joined.
-    """
-    names = [_name_of(stream) for stream in streams]
-    joined: DataFrame | None = None
-    for number, (name, stream) in enumerate(zip(names, streams, strict=True)):
-        right = stream.withWatermark(f"{name}_ts", f"{DELAY_SECONDS} seconds").alias(name)
-        if joined is None:
-            joined = right
-            continue
-        window = f"interval {WINDOW_SECONDS} seconds"
-        near = [f"{name}_ts BETWEEN {n}_ts - {window} AND {n}_ts + {window}" for n in names[:number]]
-        left = joined.alias("joined") if number > 1 else joined
-        key = f"{'joined' if number > 1 else names[0]}.k = {name}.k"
-        joined = left.join(right, sf.expr(" AND ".join([key, *near]))).drop(sf.col(f"{name}.k"))
-        if number < len(streams) - 1:
-            joined = joined.withColumn(f"{name}_ts", sf.expr(f"{name}_ts + interval 0 seconds"))
-    assert joined is not None, "there are streams"
-    return joined
-
-
-def watersmeet_join(*streams: DataFrame) -> DataFrame:
-    return _joined(*streams).df
-
-
-def _joined(*streams: DataFrame) -> Joined:
-    delay, window = f"{DELAY_SECONDS} seconds", f"{WINDOW_SECONDS} seconds"
-    named = [(_name_of(df), df) for df in streams]
-    return wm.join(*(wm.stream(df, time=f"{n}_ts", window=window, delay=delay, name=n) for n, df in named), on="k")
-
-
-def _name_of(stream: DataFrame) -> str:
-    return next(column[:-3] for column in stream.columns if column.endswith("_ts"))
-
-
-def watersmeet_session(settings: dict[str, str]) -> SparkSession:
-    return wm.session(master=f"local[{PARTITIONS}]", shards=PARTITIONS, **settings)
-
-
-def source_sink(a: DataFrame, b: DataFrame) -> DataFrame:
-    """Both streams as one, under the names of the first; where payload types differ Spark widens them."""
-    return a.union(b)
-
-
-def shuffle_identity(a: DataFrame, b: DataFrame) -> DataFrame:
-    moved = source_sink(a, b).repartition(PARTITIONS, "k")
-    return moved.mapInArrow(_identity, moved.schema)
-
-
-def packed_identity(a: DataFrame, b: DataFrame) -> DataFrame:
-    """What Watersmeet does up to its state operator: the rows packed into blobs, the blobs shuffled and handed on."""
-    joined = _joined(a, b)
-    packers = [Packer(spec, number, joined.ids) for number, spec in enumerate(joined.query.streams)]
-    left, right = (s.df.mapInArrow(p, PACKED_DDL) for s, p in zip(joined.streams, packers, strict=True))
-    return left.unionAll(right).repartition(PARTITIONS, "shard").mapInArrow(_identity, PACKED_DDL)
-
-
-def _identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
-CONTENDERS = {
-    cases.NATIVE_ROCKSDB: Contender(native_join, ROCKSDB),
-    cases.NATIVE_ROCKSDB_V4: Contender(native_join, ROCKSDB | NEWEST_JOIN_FORMAT),
-    cases.NATIVE_MEMORY: Contender(native_join, IN_MEMORY),
-    cases.WATERSMEET: Contender(watersmeet_join, session=watersmeet_session),
-    cases.SHUFFLE_IDENTITY: Contender(shuffle_identity),
-    cases.PACKED_IDENTITY: Contender(packed_identity, session=watersmeet_session),
-    cases.SOURCE_SINK: Contender(source_sink),
+EVERYBODY = {
+    peer.name: peer
+    for peer in (
+        Peer("watersmeet", contender=cases.WATERSMEET),
+        Peer("spark-rocksdb", contender=cases.NATIVE_ROCKSDB),
+        Peer("spark-memory", contender=cases.NATIVE_MEMORY),
+        Peer("flink-rocksdb", engine="flink", variant="rocksdb", environment="flink"),
+        Peer("flink-heap", engine="flink", variant="heap", environment="flink"),
+        Peer("pathway", engine="pathway", environment="pathway"),
+        Peer("bytewax", engine="bytewax", environment="bytewax"),
+        Peer("duckdb", engine="duckdb"),
+        Peer("polars", engine="polars", environment="polars"),
+        Peer("kernel", engine="kernel"),
+    )
 }
 
 
-def run(name: str, case: Case, extra: dict[str, str]) -> Run:
-    """Lets a contender work through all files of a case, batch by batch, and reads the times from Spark's progress."""
-    files, checkpoint = data.make(case), Path(tempfile.mkdtemp(prefix=name, dir=data.scratch("checkpoints")))
-    contender, began = CONTENDERS[name], time.time()
-    spark = contender.start_session(extra)
-    try:
-        streams = [
-            spark.readStream.schema(data.schema(case, stream))
-            .option("maxFilesPerTrigger", data.FILES_PER_BATCH)
-            .parquet(str(files / stream))
-            for stream in case.streams
-        ]
-        counted = contender.build(*streams).observe("bench", sf.count(sf.lit(1)).alias("results"))
-        started = time.time()
-        query = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
-        query.processAllAvailable()
-        progress = [json.loads(p.json) for p in query.recentProgress if p.numInputRows > 0]
-        query.stop()
-        batches = [_batch(p, phase) for p, phase in zip(progress, case.phases, strict=True)]
-        first = next(b["ended"] for b in batches if b["results"] > 0)
-        return Run(
-            contender=name,
-            case=case.name,
-            results=sum(b["results"] for b in batches),
-            expected_results=data.expected_results(files),
-            first_result_s=round(first - started, 3),
-            process_to_first_result_s=round(first - began, 3),
-            checkpoint_bytes=_bytes_per_steady_batch(checkpoint, batches),
-            batches=batches,
-        )
-    finally:
-        spark.stop()
-        shutil.rmtree(checkpoint, ignore_errors=True)
+def texts_of(case: Case, files: Path) -> Path:
+    """The rows as CSV, for those who read no Parquet: two files a stream; with headings for those who ask for them."""
+    folder = files.with_name(files.name + "-csv")
+    if folder.exists():
+        return folder
+    unfinished = folder.with_suffix(".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for stream in case.streams:
+        for part in range(data.FILES_PER_BATCH):
+            tables = [pq.read_table(f) for f in sorted((files / stream).glob(f"*-{part}.parquet"))]
+            rows = pa.concat_tables(tables)
+            ms = rows.column(1).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+            plain = pa.table({"k": rows.column(0), "ms": ms, "v": rows.column(2).cast(pa.float64())})
+            for place, heading, what in (
+                ("", False, plain),
+                ("headed", True, plain),
+                ("little", False, plain[:20_000]),
+            ):
+                path = unfinished / place / stream / f"{part}.csv"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                csv.write_csv(what, path, csv.WriteOptions(include_header=heading))
+    unfinished.rename(folder)
+    return folder
 
 
-def _batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
-    durations = progress["durationMs"]
-    began = datetime.fromisoformat(progress["timestamp"]).timestamp()
-    operators, observed = progress["stateOperators"], progress["observedMetrics"]
-    own = wm.counters(progress)
-    own.pop("shards", None)
+def run(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
+    """One peer's rows, seconds and results, or why there are none."""
+    began = time.monotonic()
+    outcome = _on_spark(peer, case, quick) if peer.contender else _engine(peer, case)
+    return {"peer": peer.name} | outcome | {"process_s": round(time.monotonic() - began, 1)}
+
+
+def _on_spark(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
+    """Steady batches alone are timed; results are those of all."""
+    outcome = run_one(peer.contender, case.name, quick)
+    if "error" in outcome:
+        return {"error": f"did not finish ({case.name}-{peer.contender}.log says why)"}
+    steady = [b for b in outcome["batches"] if b["phase"] == "steady"]
     return {
-        "phase": phase,
-        "rows": progress["numInputRows"],
-        "results": observed["bench"]["results"],
-        "began": began,
-        "ended": began + durations["triggerExecution"] / 1000,
-        "durations": durations,
-        "state_rows": own.get("stored", sum(o["numRowsTotal"] for o in operators)),
-        "state_bytes": own.get("state_bytes", sum(o["memoryUsedBytes"] for o in operators)),
-        "watersmeet": own,
+        "rows": sum(b["rows"] for b in steady),
+        "seconds": sum(b["durations"]["triggerExecution"] for b in steady) / 1000,
+        "results": outcome["results"],
+        "state_rows": max(b["state_rows"] for b in steady),
+        "version": "",
     }
 
 
-def _bytes_per_steady_batch(checkpoint: Path, batches: list[dict[str, Any]]) -> float:
-    """Bytes of the files that Spark wrote since the first steady batch began; nothing is deleted in so short a run."""
-    steady = [b for b in batches if b["phase"] == "steady"]
-    stats = [path.stat() for path in checkpoint.rglob("*") if path.is_file()]
-    return sum(s.st_size for s in stats if s.st_mtime >= steady[0]["began"]) / len(steady)
+def _engine(peer: Peer, case: Case) -> dict[str, Any]:
+    try:
+        python = python_of(peer.environment) if peer.environment else Path(sys.executable)
+    except NotInstalledError as reason:
+        return {"error": str(reason), "not_installed": True}
+    files = data.make(case)
+    state = Path(tempfile.mkdtemp(prefix=peer.name, dir=data.scratch("checkpoints")))
+    command = [python, "-m", f"benchmarks.engines.{peer.engine}", files, texts_of(case, files), state]
+    command += [data.expected_results(files), f"--variant={peer.variant}"]
+    log = data.scratch("logs") / f"peers-{peer.name}.log"
+    own = {"PYTHONPATH": str(Path(__file__).parent.parent), "PATHWAY_THREADS": "2"} if peer.environment else {}
+    try:
+        outcome = measured([str(part) for part in command], log, longest=LONGEST_RUN, environment=own)
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+    if "error" in outcome:
+        return {"error": f"did not finish, or not within {LONGEST_RUN} s ({log.name} says why)"}
+    return outcome
+
+
+def prepare(names: list[str], case: Case, console: Console) -> None:
+    """Files and environments, unless they are there."""
+    texts_of(case, data.make(case))
+    for name in dict.fromkeys(EVERYBODY[name].environment for name in names if EVERYBODY[name].environment):
+        console.print(f"environment of {name} …")
+        try:
+            python_of(name)
+        except NotInstalledError as reason:
+            console.print(f"[yellow]{reason}")
+
+
+def run_all(names: list[str], case: Case, quick: bool, console: Console) -> dict[str, Any]:
+    prepare(names, case, console)
+    files = data.make(case)
+    about = {"about": case.about, "quick": quick, "rows": case.rows, "expected": data.expected_results(files)}
+    found: dict[str, Any] = about | circumstances() | {"runs": []}
+    with Progress(console=console) as progress:
+        bar = progress.add_task("", total=len(names))
+        for name in names:
+            progress.update(bar, description=name)
+            found["runs"].append(run(EVERYBODY[name], case, quick))
+            if "error" in found["runs"][-1]:
+                progress.console.print(f"[red]{name}: {found['runs'][-1]['error']}")
+            progress.advance(bar)
+    return found
+
+
+def write(results: dict[str, Any], folder: Path, console: Console) -> None:
+    """The table in a folder; in the README too, when it is the one it shows."""
+    text = told.markdown(results)
+    (folder / "peers.md").write_text(text)
+    if folder == RESULTS:
+        report.fill("peers", text)
+    for table in told.tables(results):
+        console.print(table.rich())
+    console.print(f"Written to {folder}: peers.json, peers.md")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
-    parser.add_argument("contender", choices=CONTENDERS)
-    parser.add_argument("case", choices=CASES | SEVERAL)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the data")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further Spark setting")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the data: does everything run?")
+    parser.add_argument("--only", action="append", choices=EVERYBODY, metavar="NAME", help=f"of {', '.join(EVERYBODY)}")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results for whole runs")
+    parser.add_argument("--prepare", action="store_true", help="make files and environments, and measure nothing")
+    parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
-    case = (CASES | SEVERAL)[options.case]
-    extra = dict(setting.split("=", 1) for setting in options.set)
-    print(json.dumps(asdict(run(options.contender, case.quick() if options.quick else case, extra))))
+    incomplete = options.quick or options.only
+    folder = (options.out or (data.scratch("results") if incomplete else RESULTS)).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    stored, console = folder / "peers.json", Console()
+    case, names = PEERS.quick() if options.quick else PEERS, options.only or list(EVERYBODY)
+    if options.prepare:
+        prepare(names, case, console)
+        return
+    if not options.redraw:
+        results = run_all(names, case, options.quick, console)
+        stored.write_text(json.dumps(results, indent=1))
+    write(json.loads(stored.read_text()), folder, console)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ import argparse
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,9 +25,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from benchmarks import chart, data, report
 from benchmarks.cases import CASES, EVERYONE, JOINS, NATIVE_MEMORY, NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4, Case
+from benchmarks.processes import measured
 
 RESULTS = Path(__file__).parent / "results"
-LONGEST_RUN = 3600  # seconds
 START_UP, PER_BATCH = 16.0, 0.7  # seconds, only to guess how long a run takes
 ROWS_PER_SECOND = {NATIVE_ROCKSDB: 20_000, NATIVE_ROCKSDB_V4: 20_000, NATIVE_MEMORY: 80_000}
 
@@ -83,43 +81,26 @@ def run_one(
     settings: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """One contender in a process of its own: its measurements, or what went wrong if it did not finish."""
-    command = [sys.executable, "-m", "benchmarks.peers", contender, case] + ["--quick"] * quick
+    command = [sys.executable, "-m", "benchmarks.contenders", contender, case] + ["--quick"] * quick
     command += [f"--set={name}={value}" for name, value in (settings or {}).items()]
-    log = data.scratch("logs") / f"{case}-{contender}.log"
-    began = time.monotonic()
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        while process.poll() is None:
-            try:
-                process.wait(timeout=1)
-            except subprocess.TimeoutExpired:
-                tick(time.monotonic() - began)
-            if time.monotonic() - began > LONGEST_RUN:
-                process.kill()
-        output = process.stdout.read() if process.stdout else ""
-    if process.returncode != 0:
-        return {"contender": contender, "case": case, "error": f"exit {process.returncode}, {_reason(log)}"}
-    return dict(json.loads(output.strip().splitlines()[-1]))
-
-
-def _reason(log: Path) -> str:
-    """The last line that names an exception, with the place of the rest."""
-    errors = re.findall(r"^[\w.]*(?:Error|Exception)\b.*", log.read_text(), re.MULTILINE)
-    return f"{errors[-1][:160] if errors else 'no message'} ({log.name})"
+    outcome = measured(command, data.scratch("logs") / f"{case}-{contender}.log", tick=tick)
+    return {"contender": contender, "case": case} | outcome
 
 
 def describe(case: Case, quick: bool) -> dict[str, Any]:
     """What has to be known about a case and the machine beside the numbers themselves."""
+    joins = [name for name in case.contenders if name in JOINS]
+    return {"about": case.about, "quick": quick, "joins": joins} | circumstances() | {"runs": []}
+
+
+def circumstances() -> dict[str, Any]:
+    """When and where a measurement is made."""
     packages = {name: version(name) for name in ("pyspark", "pyarrow", "numpy", "numba")}
     return {
-        "about": case.about,
-        "quick": quick,
-        "joins": [name for name in case.contenders if name in JOINS],
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": {"cores": os.cpu_count(), "CPU": _cpu(), "memory": f"{_memory():.0f} GB"},
         "versions": {"Python": platform.python_version(), "Java": _java()} | packages,
         "load_before": os.getloadavg()[0],
-        "runs": [],
     }
 
 

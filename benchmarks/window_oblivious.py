@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from watersmeet.joins.buffers import PaperBuffers
 from watersmeet.joins.oblivious import RunningWOJoin
@@ -83,25 +84,28 @@ def follow(running: RunningWOJoin, rows: Sequence[pa.RecordBatch], seconds: floa
     return Outcome(results / max(1, possible(rows)), float(np.mean(kept)), late)
 
 
-def optimum(rows: Sequence[pa.RecordBatch], seconds: float = SECONDS) -> float:
-    """Tuples that a first-in-first-out buffer of each stream must hold, by hindsight: for every second the most that a
-    result of it reaches back; the mean over the seconds, all streams."""
+def optimal_buffers(rows: Sequence[pa.RecordBatch], seconds: float = SECONDS) -> NDArray[np.float64]:
+    """Tuples that a first-in-first-out buffer of each stream must hold, by hindsight: for every second (a column) the
+    most that a result of it reaches back, and 1 where there is none."""
     at = [r.column("at").to_numpy() for r in rows]
     keys = [r.column("epoch").to_numpy() for r in rows]
     top = 1 + max(int(k.max(initial=0)) for k in keys)
     last = np.full((len(rows), top), -1, np.int64)  # when each key came last
     for i, k in enumerate(keys):
         np.maximum.at(last[i], k, at[i])
-    total = 0.0
+    needed = np.ones((len(rows), int(seconds) + 1))
     for i, k in enumerate(keys):
         others = np.delete(last, i, axis=0)
         wanted = np.where((others >= 0).all(axis=0), others.max(axis=0), -1)[k]  # its last result, if it has one
         back = np.searchsorted(at[i], wanted, side="right") - np.arange(k.size)
         some = wanted > at[i]
-        most = np.ones(int(seconds) + 1)
-        np.maximum.at(most, np.minimum(wanted[some] // SECOND, int(seconds)), back[some])
-        total += float(most[:-1].mean())
-    return total
+        np.maximum.at(needed[i], np.minimum(wanted[some] // SECOND, int(seconds)), back[some])
+    return needed[:, :-1]
+
+
+def optimum(rows: Sequence[pa.RecordBatch], seconds: float = SECONDS) -> float:
+    """The mean over the seconds, all streams."""
+    return float(optimal_buffers(rows, seconds).mean(axis=1).sum())
 
 
 def depths(rows: Sequence[pa.RecordBatch]) -> Int64s:

@@ -31,7 +31,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 import watersmeet as wm
-from watersmeet.spark.source import register
 from watersmeet.workload import ORIGIN, SECOND, STREAMS, AuctionHouse
 
 if TYPE_CHECKING:
@@ -202,7 +201,6 @@ def draw(runs: Sequence[Run], path: Path) -> None:
 
 def show(spark: SparkSession, house: House, out: Path, console: Console) -> tuple[list[Run], int]:
     """Run all contenders, compare them with DuckDB, draw the picture."""
-    register(spark)
     with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
         bar, runs = progress.add_task("", total=len(CONTENDERS)), []
         for number, contender in enumerate(CONTENDERS):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["WATERSMEET_CONSTANTS"] = ""  # plans are the same on every machine
 # Kernels are loaded in the first example of a run: that one is slow, and no deadline would be fair to it.
 settings.register_profile(
     "rings", deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -18,9 +20,11 @@ settings.load_profile("rings")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session with two shards, started by the first test that asks for it."""
+    """A session with two shards, started by the first test that asks for it; over Spark Connect if so told."""
     import watersmeet
 
-    session = watersmeet.session(master="local[2]", shards=2)
+    remote = os.environ.get("WATERSMEET_TEST_REMOTE")
+    place = {"master": "local[2]"} if remote is None else {"remote": remote}
+    session = watersmeet.session(**place, shards=2)
     yield session
     session.stop()

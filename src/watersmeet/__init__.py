@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
+    from watersmeet.monitoring import monitor
     from watersmeet.spark.aggregates import (
         bucket,
         collect_list,
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from watersmeet.spark.joining import join
     from watersmeet.spark.pipeline import Joined
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
+    from watersmeet.spark.rescale import rescale_state
     from watersmeet.spark.session import configure, session
     from watersmeet.spark.sql import sql
+    from watersmeet.spark.state_reader import State, read_state
     from watersmeet.spark.streams import Stream, rows, stream
     from watersmeet.spark.write import write
 
@@ -34,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Grouped",
     "Joined",
+    "State",
     "Stream",
     "WatersmeetError",
     "bucket",
@@ -51,7 +55,10 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "monitor",
     "ordered",
+    "read_state",
+    "rescale_state",
     "rows",
     "session",
     "sql",
@@ -68,8 +75,12 @@ _ROOMS = {
     "counters": "counters",
     "Joined": "pipeline",
     "join": "joining",
+    "monitor": ".monitoring",  # one room up: it puts the listener and the live page together
     "configure": "session",
     "session": "session",
+    "State": "state_reader",
+    "read_state": "state_reader",
+    "rescale_state": "rescale",
     "sql": "sql",
     "Stream": "streams",
     "rows": "streams",
@@ -84,7 +95,7 @@ _ROOMS = {
 def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
-    return getattr(import_module(f"watersmeet.spark.{_ROOMS[name]}"), name)
+    return getattr(import_module(f".{_ROOMS[name]}", "watersmeet.spark"), name)
 
 
 def __dir__() -> list[str]:

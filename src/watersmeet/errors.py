@@ -5,13 +5,15 @@
     WatersmeetError
     ├── QueryError            the join as asked for makes no sense (also a ValueError)
     │   ├── ColumnError       a column is unknown, clashes or has the wrong type
-    │   └── WindowError       a window or delay is missing, negative or cannot be kept
+    │   ├── WindowError       a window or delay is missing, negative or cannot be kept
+    │   └── PipelineError     the file of a pipeline has mistakes; all of them are listed
     ├── SettingError          the Spark session lacks a setting
     ├── StateError            what the checkpoint holds cannot be used
     │   ├── StateFormatError  ... it was written in another format
     │   ├── StateMismatchError... it belongs to another query, window, key or number of shards
     │   └── StateCorruptError ... a part is missing or its checksum is wrong
     ├── MemoryLimitError      what has to be kept does not fit the memory that it was given
+    ├── EventError            a file of events is none, or of another version
     ├── ViolationError        a stream broke its word, and the query was told to stop then
     └── MissingExtraError     an optional package is not installed
 
@@ -47,6 +49,10 @@ class WindowError(QueryError):
     """A window or delay is missing, negative or cannot be kept."""
 
 
+class PipelineError(QueryError):
+    """The file of a pipeline has mistakes; the message lists all of them, with their lines."""
+
+
 class SettingError(WatersmeetError):
     """The Spark session lacks a setting that exact results depend on."""
 
@@ -69,6 +75,10 @@ class StateCorruptError(StateError):
 
 class MemoryLimitError(WatersmeetError):
     """What a join has to keep does not fit the memory that it was given, and nothing may be shed."""
+
+
+class EventError(WatersmeetError):
+    """A file of events is none, or was written in a version that this one does not read."""
 
 
 class ViolationError(WatersmeetError):

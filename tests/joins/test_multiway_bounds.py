@@ -20,8 +20,9 @@ from watersmeet.joins import JOINS, multiway, plan
 from watersmeet.joins.reference import Tuple
 from watersmeet.joins.reference_rules import News
 from watersmeet.model.batches import Batch, no_rows
+from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import Punctuation, Unique, Value
-from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.state import log
 
@@ -140,6 +141,19 @@ def test_a_row_has_its_share_the_newest_first(name: str) -> None:
     assert len(found) == 6
     assert partners == {(2, 2), (2, 1), (1, 2)} if name != "hybrid" else (2, 2) in partners
     assert (join.counters.results, join.counters.suppressed) == (6, 2)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_only_what_fits_the_condition_counts_for_the_share(name: str) -> None:
+    """Of four combinations of the new row two fit; both come out, though others are found before them."""
+    a, b, c = specs = tuple(spec(i, TimeWindow(100)) for i in range(3))
+    algorithm, options = ALGORITHMS[name]
+    where = parse(f"{b.payload[-1]} = 1", columns_of(specs))
+    join = plan(JoinQuery(specs, where=where), algorithm, max_matches_per_row=2, **options).start()
+    step(join, [rows(a), rows(b, (1, 7, 1), (2, 7, 2)), rows(c, (1, 7, 1), (2, 7, 2))])
+    found = step(join, [rows(a, (3, 7, 0)), rows(b), rows(c)])
+    assert {r[4::2] for r in found} == {(1, 2), (1, 1)}
+    assert (join.counters.results, join.counters.suppressed) == (2, 0)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -279,7 +293,7 @@ def test_three_streams_and_a_dead_value() -> None:
         announced.append([row for some in join.announced for row in rows_of(some)])
     assert kept == [[[7, 8], [7], []], [[7], [7], []], [[7], [7], [7]]]
     assert announced == [[], [(8,)], []]
-    assert join.counters.purged == 2
+    assert (join.counters.purged, join.counters.dead) == (0, 2)
 
 
 def test_eight_streams() -> None:

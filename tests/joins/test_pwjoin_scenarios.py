@@ -395,3 +395,24 @@ def test_silence_counts_from_the_first_progress_of_the_other_and_not_after_its_e
     assert (scene.join.progress[1], scene.join.counters.idle) == (102, 0), "a heartbeat is a sign of life"
     scene.batch(a=".")
     assert (scene.join.progress[1], scene.join.counters.idle) == (102, 0), "the clock has stopped"
+
+
+@pytest.mark.parametrize("more", ["", "w3 v3"])
+def test_why_tuples_leave_is_counted_apart(more: str) -> None:
+    """x goes with its window, y with a closing, z comes when it is closed; whichever stream brings more rows."""
+    scene = Scene()
+    scene.batch(a="x1 y2", b="!z2")
+    scene.batch(a=f"z3 {more}", b="!y3 v3")
+    counters = scene.join.counters
+    assert (counters.invalidated, counters.purged, counters.dead) == (0, 1, 1)
+    scene.batch(b="v12")
+    counters = scene.join.counters
+    assert (counters.invalidated, counters.purged, counters.dead) == (1, 0, 0)
+
+
+def test_rows_of_a_semi_join_leave_at_their_first_match() -> None:
+    scene = Scene("semi")
+    scene.batch(a="x1 y2")
+    assert scene.batch(b="x3 x4") == ["x1"]
+    assert (scene.join.counters.matched, scene.join.counters.purged) == (1, 0)
+    assert scene.join.counters.stored == 3

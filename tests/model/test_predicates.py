@@ -122,6 +122,8 @@ def test_names_are_found_as_spark_finds_them() -> None:
         ("s = 'it''s'", "`'it''s'`"),
         ("i = 3L", "`3L`"),
         ("i = 1_000", "`1_000`"),
+        ("d BETWEEN . 0.5 AND 2", "`0.0.5`, which is no number"),
+        ("d < -1e400", "`-1e400`, which is no number"),
         ("", "an end where a value should be"),
         ("i < 3 n", "`n`"),
         ("s = 'a", "a quote or a comment that does not end"),

@@ -65,6 +65,27 @@ SELECT price FROM auction A, bid B WHERE A.item_id = B.item_id AND
 SELECT price FRM auction
 SELECT 'price FROM auction A, bid B WHERE A.item_id = B.item_id
 SELECT 1; SELECT 2
+WITH x AS (SELECT 1) SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id SORT BY seller
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id OFFSET 3
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id DISTRIBUTE BY seller
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id CLUSTER BY seller
+SELECT seller FROM auction A, bid B LATERAL VIEW explode(bidder) t AS x WHERE A.item_id = B.item_id
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id WINDOW w AS (PARTITION BY seller)
+SELECT seller FROM auction A, bid B WHERE A.item_id = B.item_id HAVING seller = 'x'
+SELECT seller, count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY seller HAVING bidder = 'x'
+SELECT count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY BUCKET(bid_at, '0 seconds')
+SELECT count(*) FROM auction A, bid B WHERE A.item_id = B.item_id GROUP BY BUCKET(bid_at, '5 moons')
+SELECT seller FROM db.auction A, bid B WHERE A.item_id = B.item_id
+SELECT seller FROM auction A RIGHT ANTI JOIN bid B ON A.item_id = B.item_id
+SELECT B.* FROM auction A, bid C WHERE A.item_id = C.item_id
+SELECT * FROM auction [RANGE 0.5] A JOIN bid B USING (item_id)
+SELECT * FROM auction [RANGE 5 MINUTES SLIDE 0 MINUTES] A JOIN bid B USING (item_id)
+SELECT * FROM auction [ROWS 2.5] A JOIN bid B USING (item_id)
+SELECT * FROM auction [PARTITION BY ROWS 5] A JOIN bid B USING (item_id)
+SELECT * FROM auction [] A JOIN bid B USING (item_id)
+SELECT * FROM auction A JOIN bid B USING (seller)
+SELECT A.item_id.x FROM auction A, bid B WHERE A.item_id = B.item_id AND A.nothing.x = 1
 
 SELECT price
   FROM auction A, bid B

@@ -19,7 +19,7 @@ from watersmeet.demo.house import Demo
 @pytest.mark.more
 def test_the_demo_is_exact(spark, tmp_path):
     demo = Demo(seconds=5, rate=2_000, seed=7)
-    run = view.watch(demo, demo.start(spark, tmp_path), Event(), Console(file=io.StringIO()))
+    run = view.watch(demo, demo.start(demo.joined(spark), tmp_path), Event(), Console(file=io.StringIO()))
     results = demo.results(spark, tmp_path)
     assert report.compare(demo, run, results) == (results.num_rows, results.num_rows, 0)
     assert results.num_rows == run.results > 5_000

@@ -3,6 +3,7 @@
 from math import inf
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from watersmeet.errors import QueryError
@@ -67,6 +68,20 @@ def test_batches_are_cut_alike_whatever_the_clock_says(clock):
     assert ends == [SECOND, SECOND, 2 * SECOND, 5 * SECOND // 2, 5 * SECOND // 2]
 
 
+def test_a_batch_may_be_given_in_rows(clock):
+    stream = reader(rows_per_batch="250", speed="inf")
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(250)
+    assert stream.latestOffset({"micros": SECOND}, limit) == {"micros": SECOND + 5 * SECOND // 2}
+
+
+def test_a_workload_that_ends_ends_the_stream():
+    scrambled = {"workload": "scrambled", "length": "4"}
+    assert SourceOptions.read(scrambled).end == 4 * SECOND
+    assert SourceOptions.read({**scrambled, "seconds": "3"}).end == 3 * SECOND
+    assert SourceOptions.read({**scrambled, "seconds": "5"}).end == 4 * SECOND
+
+
 def test_a_limit_is_ignored_where_spark_wants_everything(clock):
     stream = reader(seconds="9", batch_seconds="1", speed="inf")
     assert stream.latestOffset({"micros": 0}, ReadAllAvailable()) == {"micros": 9 * SECOND}
@@ -94,6 +109,11 @@ def test_partitions_cover_the_interval_once():
         ({"workload": "bids", "speed": "0"}, "option `speed` is '0'; it must be a positive number"),
         ({"workload": "bids", "seconds": "soon"}, "option `seconds` is 'soon'; it must be a positive number"),
         ({"workload": "bids", "spead": "1"}, "no option `spead`"),
+        ({"workload": "bids", "rows_per_batch": "0"}, "option `rows_per_batch` is '0'; it must be a positive number"),
+        (
+            {"workload": "bids", "rows_per_batch": "10", "batch_seconds": "1"},
+            "options `batch_seconds` and `rows_per_batch` both say how long a batch is",
+        ),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -109,14 +129,37 @@ def test_endless_batches_are_refused():
     assert SourceOptions.read({"workload": "left"}).end == inf
 
 
-@pytest.mark.spark
-def test_a_query_that_starts_again_reads_the_rest(spark, tmp_path):
-    source.register(spark)
+def sorted_rows(table, schema):
+    return table.cast(schema).sort_by([(name, "ascending") for name in schema.names])
 
-    def run(seconds):
-        bids = spark.readStream.format("watersmeet").options(workload="bids", seconds=seconds, **BIDS)
+
+#: A workload of each kind, with options under which three seconds have some hundred rows.
+EVERY = {
+    "bids": BIDS,
+    "left": {"rate": "200"},
+    "wide_right": {"rate": "200"},
+    "nexmark_persons": {"rate": "10000", "seed": "1"},
+    "nexmark_auctions": {"rate": "5000", "seed": "2"},
+    "nexmark_bids": {"rate": "500", "seed": "3", "in_flight": "30"},
+    "punctuated": {"pattern": "punct-random-20-40", "rate": "200", "seed": "4"},
+    "several": {"rate": "200", "seed": "6", "stream": "2"},
+    "scrambled": {"scrambling": "30", "rate": "200", "seed": "5", "length": "60"},
+}
+
+
+#: Each needs two starts of a query; the others are those of the longer tests.
+FIRST = ("nexmark_bids", "punctuated")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("workload", [w if w in FIRST else pytest.param(w, marks=pytest.mark.more) for w in EVERY])
+def test_a_query_that_starts_again_reads_the_rest(spark, tmp_path, workload):
+    """The second start has another number of partitions, and offsets in the checkpoint to go on from."""
+
+    def run(seconds, partitions):
+        stream = spark.readStream.format("watersmeet").options(workload=workload, **EVERY[workload])
         query = (
-            bids.option("batch_seconds", "2")
+            stream.options(seconds=seconds, partitions=partitions, batch_seconds="1.5")
             .load()
             .writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -126,16 +169,22 @@ def test_a_query_that_starts_again_reads_the_rest(spark, tmp_path):
         query.awaitTermination()
         return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
-    assert len(run(3)) == 2
-    assert len(run(5)) == 1
+    assert len(run(2, 1)) == 2
+    assert len(run(3, 3)) == 1
     read = spark.read.parquet(str(tmp_path / "rows")).toArrow()
-    expected = STREAMS["bids"](BIDS).table(0, 5 * SECOND)
-    order = [("bid_at", "ascending"), ("item_id", "ascending"), ("price", "ascending")]
-    assert read.cast(expected.schema).sort_by(order).equals(expected.sort_by(order))
+    expected = STREAMS[workload](EVERY[workload]).table(0, 3 * SECOND)
+    assert expected.num_rows > 100
+    assert sorted_rows(read, expected.schema).equals(sorted_rows(expected, expected.schema))
 
 
 @pytest.mark.spark
 def test_a_batch_query_sees_the_whole_stream(spark):
-    source.register(spark)
-    auctions = spark.read.format("watersmeet").options(workload="auctions", seconds="4", **BIDS).load()
-    assert auctions.count() == STREAMS["auctions"](BIDS).table(0, 4 * SECOND).num_rows
+    read = spark.read.format("watersmeet").options(workload="nexmark_bids", seconds="2", partitions="3", rate="2000")
+    expected = STREAMS["nexmark_bids"]({"rate": "2000"}).table(0, 2 * SECOND)
+    assert sorted_rows(read.load().toArrow(), expected.schema).equals(sorted_rows(expected, expected.schema))
+
+
+@pytest.mark.spark
+def test_wrong_options_are_told_by_spark(spark):
+    with pytest.raises(AnalysisException, match="option `partitions` is '0'; it must be a positive whole number"):
+        spark.readStream.format("watersmeet").options(workload="bids", partitions="0").load()

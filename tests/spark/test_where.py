@@ -121,8 +121,13 @@ def test_what_is_refused(house: House, spark: SparkSession) -> None:
         wm.join(a, b, on="k", how="left", where=F.expr(OPERATOR))
     with pytest.raises(QueryError, match="`where` is a int; it is a condition over the columns of both streams"):
         wm.join(a, b, on="k", where=3)  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match=r"`where` is no condition over the columns of the join: .*nowhere"):
+    with pytest.raises(QueryError, match=r"`where` names column `nowhere`, which no stream has") as unknown:
         wm.join(a, b, on="k", where="upper(nowhere) = 'X'")
+    assert str(unknown.value).endswith("\nHint: the columns are k, a_ts, reserve, seller, b_ts, price, bidder, closed.")
+    with pytest.raises(QueryError, match=r"names column `sellr`, .*\nHint: did you mean `seller`\? the columns"):
+        wm.join(a, b, on="k", where="sellr = bidder")
+    with pytest.raises(QueryError, match=r"of the join: \[DATATYPE_MISMATCH[^\n]*\nHint: the columns are"):
+        wm.join(a, b, on="k", where="upper(seller)")
     with pytest.raises(QueryError, match="`where` is no condition over the columns of the join: "):
         wm.join(a, b, on="k", where="upper(seller")
     named = wm.stream(b.df.withColumn("bidder", F.expr("bidder COLLATE UTF8_LCASE")), time="b_ts", window="9 seconds")

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.state.hot_keys import CAPACITY, SAMPLE, HotKeys, merged
+from watersmeet.state.hot_keys import CAPACITY, SAMPLE, HotKeys, hottest_rows, merged
 
 BATCHES = st.lists(st.lists(st.integers(0, 80), max_size=200), max_size=8)
 
@@ -77,3 +77,18 @@ def test_as_notes_and_on() -> None:
     for one in (hot, again):
         one.add(large, np.arange(large.size))
     assert again.notes() == hot.notes()
+
+
+def test_rows_of_frequent_keys_are_found() -> None:
+    words = np.array([5, 7, 7, 9, 5, 7, 3], np.int64)
+    assert hottest_rows(words, np.arange(7), 3) == [(1, 3 / 7), (0, 2 / 7)]
+    assert hottest_rows(words, np.array([0, 1, 3]), 3) == [], "no key comes twice"
+    assert hottest_rows(words, np.empty(0, np.int64), 3) == []
+
+
+def test_of_many_rows_some_are_looked_at() -> None:
+    words = np.arange(100_000)
+    words[::4] = 7
+    ((row, share), *_) = hottest_rows(words, np.arange(words.size), 1)
+    assert words[row] == 7
+    assert abs(share - 0.25) < 0.06

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.spark.packing import Home
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.merging import LOOK, Runs, bridged
+from watersmeet.state.shards import Home
 
 
 def nobody(words: Int64s) -> Bools:

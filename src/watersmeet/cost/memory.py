@@ -59,23 +59,54 @@ def steady_state(s: Statistics, closing_rate: float, extra: float = 0.0) -> floa
 def thinned(p: Parameters, i: int, extra: float) -> float:
     """Tuples of stream i in its window and `extra` seconds beyond, as its own and the others' figures let expect.
 
-    Eq. 1 where it can be asked: the keys seen since the start are known, and when that was. Otherwise `steady_state`.
+    The rate times the stay that was seen, if one was (Little's law). Eq. 1 where it can be asked: the keys seen since
+    the start are known, and when that was. Otherwise `steady_state`.
     """
     s, closing = p.streams[i], closing_rate(p, i)
+    if s.stay is not None:
+        stored = s.rate * s.stay
+        return stored if s.tuples is None and math.isinf(s.window) else min(stored, s.window_tuples + s.rate * extra)
     if s.keys_seen is None or math.isinf(p.elapsed):
         return steady_state(s, closing, extra)
     whole = replace(s, tuples=s.window_tuples + s.rate * extra)
     return punctuated_state(whole, closing, p.elapsed, s.keys_seen)
 
 
-def purged_share(p: Parameters, i: int) -> float:
-    """Of stream i's tuples those that a closing removes, not their window: of Eq. 1, or ``1 − e^{−λp R / v}``."""
+def live_keys(p: Parameters, i: int) -> float:
+    """Keys of stream i's window that arrivals may still have: those that the others have closed come no more.
+
+    Of v keys those closed in the time of the window, ``v − λp T``, but no fewer than the share of its tuples that is
+    stored: where tuples are few most of what is closed was never seen.
+    """
     s, closing = p.streams[i], closing_rate(p, i)
+    if not closing or (math.isinf(s.window) and s.tuples is None) or not s.window_tuples:
+        return s.distinct
+    share = min(1.0, thinned(p, i, 0.0) / s.window_tuples)
+    return max(1.0, s.distinct * share, s.distinct - closing * min(s.window, p.elapsed))
+
+
+def purged_share(p: Parameters, i: int) -> float:
+    """Of stream i's tuples those that a closing removes, not their window: of Eq. 1, or ``1 − e^{−λp R / v}``.
+
+    Where tuples were seen to stay S of R seconds, x in place of λp R / v solves ``(1 − e^{−x}) / x = S / R``.
+    """
+    s, closing = p.streams[i], closing_rate(p, i)
+    if s.stay is not None:
+        return -math.expm1(-_hazard(s.stay / retention(p, i)))
     if not closing:
         return 0.0
     if s.keys_seen is None or math.isinf(p.elapsed):
         return -math.expm1(-closing * retention(p, i) / s.distinct)
     return min(closing * p.elapsed / s.keys_seen, 1.0)
+
+
+def _hazard(kept: float) -> float:
+    """x with ``(1 − e^{−x}) / x = kept``, by halving; beyond 50 all but nothing is purged."""
+    low, high = 0.0, 50.0
+    for _ in range(40):
+        x = (low + high) / 2
+        low, high = (x, high) if -math.expm1(-x) / x > kept else (low, x)
+    return (low + high) / 2 if kept < 1 else 0.0
 
 
 def closing_rate(p: Parameters, i: int) -> float:

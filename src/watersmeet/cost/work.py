@@ -34,16 +34,17 @@ class Work:
         return self.probed + self.scanned
 
     @classmethod
-    def counted(cls, counters: Mapping[str, float], *, scans: bool = False) -> Work:
+    def counted(cls, counters: Mapping[str, float], *, scans: bool = False, closings: int = 0) -> Work:
         """What a running join counted; `scans`: one over circular buffers, which counts what it scans as `probed`.
 
-        A join that does not count its lookups makes one for each tuple it takes in.
+        A join that does not count its lookups makes one for each tuple it takes in. Each of the `closings` that it was
+        told is looked up as well.
         """
-        known = {f.name: float(counters[f.name]) for f in fields(cls) if f.name in counters}
+        known = {f.name: float(counters[f.name]) for f in fields(cls) if counters.get(f.name)}
         if scans:
             known["scanned"] = known.pop("probed", 0.0)
         taken = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)
-        return cls(**{"lookups": taken} | known)
+        return cls(**{"lookups": taken} | known) + cls(lookups=float(closings))
 
 
 @dataclass(frozen=True, slots=True)

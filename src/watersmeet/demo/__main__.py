@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -24,6 +24,7 @@ except ImportError as error:
 
 import watersmeet as wm
 from watersmeet.demo.house import Demo
+from watersmeet.monitoring import Monitor
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -34,6 +35,7 @@ def main(
     rate: Annotated[int, typer.Option(min=100, help="Auctions and bids per second, together.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another day in the house.")] = 7,
     out: Annotated[Path, typer.Option(help="Folder for the picture of the state.")] = Path("demo-output"),
+    ui: Annotated[bool, typer.Option("--ui", help="Serve the live page too; its events are kept in OUT.")] = False,
 ) -> None:
     """Join a stream of auctions with the stream of their bids and watch what the join has to remember."""
     console = Console(highlight=False)
@@ -44,12 +46,28 @@ def main(
             spark = wm.session(master="local[2]")
         _on_ctrl_c(interrupted)
         try:
-            run = view.watch(demo, demo.start(spark, Path(folder)), interrupted, console)
-            report.show(console, demo, run, demo.results(spark, Path(folder)), out)
+            joined = demo.joined(spark)
+            with _page(joined, out, console) if ui else nullcontext() as page:
+                run = view.watch(demo, demo.start(joined, Path(folder)), interrupted, console)
+                report.show(console, demo, run, demo.results(spark, Path(folder)), out)
+                stopped = interrupted.is_set()
+                if page is not None and not stopped:
+                    console.print(f"\nThe live page stays until Ctrl-C: {page.url}")
+                    interrupted.wait()
         finally:
             spark.stop()
-    if interrupted.is_set():
+    if stopped:
         raise typer.Exit(130)
+
+
+def _page(joined: wm.Joined, out: Path, console: Console) -> Monitor:
+    """The live page, and the events of this run alone."""
+    out.mkdir(parents=True, exist_ok=True)
+    events = out / "events.jsonl"
+    events.unlink(missing_ok=True)
+    monitor = wm.monitor(joined, events=events, ui=True)
+    console.print(f"Live page: {monitor.url}")
+    return monitor
 
 
 def _on_ctrl_c(interrupted: threading.Event) -> None:

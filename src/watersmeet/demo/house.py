@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import watersmeet as wm
 from watersmeet.demo.measuring import Run
-from watersmeet.spark.source import register
 from watersmeet.workload import SECOND, AuctionHouse
 
 if TYPE_CHECKING:
@@ -41,16 +40,18 @@ class Demo:
         in_flight = round(self.rate * 3 / 49 * duration)
         return AuctionHouse(self.rate, self.seed, in_flight, duration, delay=DELAY)
 
-    def start(self, spark: SparkSession, folder: Path) -> StreamingQuery:
-        """Start the join as a streaming query into Parquet files."""
-        register(spark)
+    def joined(self, spark: SparkSession) -> wm.Joined:
+        """The join, not yet running."""
         window, delay = f"{WINDOW} seconds", f"{DELAY} seconds"
         auction_df, bid_df = self._read(spark, "auctions"), self._read(spark, "bids").where("NOT closed")
         auctions = wm.stream(auction_df, time="opened_at", window=window, name="auctions")
         bids = wm.stream(bid_df, time="bid_at", window=window, delay=delay, name="bids")
-        results = wm.join(auctions, bids, on="item_id").df
-        sink = results.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-        return sink.start(str(folder / "results"))
+        return wm.join(auctions, bids, on="item_id")
+
+    def start(self, joined: wm.Joined, folder: Path) -> StreamingQuery:
+        """Start the join as a streaming query into Parquet files."""
+        sink = joined.df.writeStream.format("parquet").queryName("demo")
+        return sink.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "results"))
 
     def results(self, spark: SparkSession, folder: Path) -> pa.Table:
         """What the query wrote."""

@@ -25,6 +25,7 @@ class Batch:
     state_bytes: int
     seconds: float
     stream_time: tuple[int, ...]  # microseconds up to which each source has been read
+    predicted: int | None = None  # tuples in state, by the cost models
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> Batch:
@@ -38,6 +39,7 @@ class Batch:
             state_bytes=counters["state_bytes"],
             seconds=progress.durationMs["triggerExecution"] / 1000,
             stream_time=tuple(json.loads(source.endOffset)["micros"] for source in progress.sources),
+            predicted=counters.get("predicted", {}).get("stored"),
         )
 
 

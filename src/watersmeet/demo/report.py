@@ -50,6 +50,10 @@ def show(console: Console, demo: Demo, run: Run, results: pa.Table, out: Path) -
         console.print("With duckdb installed, the results are compared with those of a batch join.")
     peak = max(batch.stored for batch in run.batches)
     console.print(f"{run.rows:,} rows read, at most {peak:,} of them remembered at a time, {run.late:,} late.")
+    last = run.batches[-1]
+    if last.predicted is not None:
+        said = f"the cost models had said {last.predicted:,}"
+        console.print(f"After the last batch {last.stored:,} tuples were stored; {said}.")
     out.mkdir(parents=True, exist_ok=True)
     picture(run).savefig(out / "state.png", dpi=150)
     console.print(f"The state over time is drawn in {out / 'state.png'}.\n\nThe code:")

@@ -75,6 +75,11 @@ def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
     return join
 
 
+def name_of(join: Join) -> str:
+    """The name by which a join is asked for."""
+    return next(name for name, kind in JOINS.items() if type(join) is kind)
+
+
 def _near(word: str, known: Any) -> str | None:
     close = get_close_matches(word, known, 1)
     return f"did you mean `{close[0]}`?" if close else None

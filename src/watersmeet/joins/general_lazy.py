@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +102,7 @@ class RunningGeneralLazy(RunningMultiway):
         nodes: dict[int, Int64s] = {}
         for j in others:  # first, who has a partner in every stream at all?
             stored = self.own[j].lists
+            self.counters.lookups += which.size
             there = stored.nodes_of(which, arrivals.keys) if len(stored) else np.full(which.size, lists.NIL)
             some = np.flatnonzero(there != lists.NIL)
             which, nodes = which[some], {k: n[some] for k, n in nodes.items()} | {j: there[some]}
@@ -110,45 +112,41 @@ class RunningGeneralLazy(RunningMultiway):
         start = Partial(np.arange(which.size), {}, times, self._limits(i, which))
         given = np.zeros(which.size, np.int64)
         for found in self._combinations(start, others, nodes):
-            rows, slots = found.rows, found.slots
-            if self.max_matches is not None:
-                kept = self._within_bound(rows, given)
-                rows, slots = rows[kept], {j: s[kept] for j, s in slots.items()}
-            if rows.size:
-                yield self._beside(i, which[rows], slots)
+            yield from self._fitting_rows(found.rows, given, partial(self._beside, i, which, found))
 
-    def _beside(self, i: int, rows: Int64s, slots: dict[int, Int64s]) -> pa.Table:
-        """Combinations of new rows of stream i, not stored yet, with the stored tuples `slots[j]` of the others."""
-        self.counters.results += rows.size
+    def _beside(self, i: int, which: Int64s, found: Partial, kept: Int64s) -> pa.Table:
+        """Of the combinations found those in the places `kept`: a new row of stream i, not stored yet, and tuples of
+        the others."""
         columns: list[pa.ChunkedArray | pa.Array] = []
         for j in range(len(self.own)):
             if j == i:
-                columns += self.arrivals[i].rows.select(self._wanted(i)).take(pa.array(rows)).columns
+                rows = pa.array(which[found.rows[kept]])
+                columns += self.arrivals[i].rows.select(self._wanted(i)).take(rows).columns
             else:
-                columns += self.own[j].take(slots[j], self._wanted(j)).columns
+                columns += self.own[j].take(found.slots[j][kept], self._wanted(j)).columns
         return pa.table(columns, names=self.query.schema.names)
 
-    def _combinations(self, partial: Partial, others: list[int], nodes: dict[int, Int64s]) -> Iterator[Partial]:
+    def _combinations(self, begun: Partial, others: list[int], nodes: dict[int, Int64s]) -> Iterator[Partial]:
         """Level by level, depth first: never more than a chunk at each level."""
         j, *rest = others
-        for found in self._extend(partial, j, nodes[j], last=not rest):
+        for found in self._extend(begun, j, nodes[j], last=not rest):
             if rest:
                 yield from self._combinations(found, rest, nodes)
             else:
                 yield found
 
-    def _extend(self, partial: Partial, j: int, nodes: Int64s, *, last: bool) -> Iterator[Partial]:
+    def _extend(self, begun: Partial, j: int, nodes: Int64s, *, last: bool) -> Iterator[Partial]:
         state, reach = self.own[j], self.reach(j)
         limits = state.limit if isinstance(state, CountedState) else _NONE
-        cursor, keys = np.array([0, lists.NIL, 0]), nodes[partial.rows]
+        cursor, keys = np.array([0, lists.NIL, 0]), nodes[begun.rows]
         parts, slots = np.empty((2, multiway.CHUNK), np.int64)
         newest, least = (_NONE, _NONE) if last else np.empty((2, multiway.CHUNK), np.int64)
-        given = (keys, partial.newest, partial.least)
+        given = (keys, begun.newest, begun.least)
         while cursor[0] < keys.size:
             n = kernel.extend(state.lists.lists, limits, reach, *given, cursor, parts, slots, newest, least)
             self.counters.probed += int(cursor[2])
             cursor[2] = 0
             if n:
                 which = parts[:n]
-                mine = {k: s[which] for k, s in partial.slots.items()} | {j: slots[:n].copy()}
-                yield Partial(partial.rows[which], mine, newest[:n].copy(), least[:n].copy())
+                mine = {k: s[which] for k, s in begun.slots.items()} | {j: slots[:n].copy()}
+                yield Partial(begun.rows[which], mine, newest[:n].copy(), least[:n].copy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,15 @@ from watersmeet.errors import StateMismatchError
 from watersmeet.joins.agreement import Agreement
 from watersmeet.joins.counting import CountedState
 from watersmeet.joins.orders import Order, per_origin
-from watersmeet.joins.running import RunningJoin, spell_punctuations
+from watersmeet.joins.promising import PromisingJoin
 from watersmeet.joins.waiting import WaitingState
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.keys import Int64s, encode
+from watersmeet.state.keys import Int64s
 from watersmeet.state.log import Delta, Entry
-from watersmeet.state.merging import Mine
-from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -31,7 +29,7 @@ from watersmeet.state.value_lists import ValueLists
 CHUNK = 1 << 18
 
 
-class RunningMultiway(RunningJoin[ValueLists]):
+class RunningMultiway(PromisingJoin):
     """Several streams at work. Subclasses say how a batch is evaluated; what is kept, and when it goes, stands here.
 
     `order` may be set between any two steps: nothing is kept but the streams' own tuples, so no result depends on it.
@@ -62,7 +60,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         super().__init__(query, [*self.own, *self.waiting])
         self.order = order
         self.agreement = Agreement(query, self.own, self.waiting)
-        self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
+        self.promises = self.agreement.promises
         self._unkeyed: list[Int64s] = []
 
     def _state(self, spec: StreamSpec, lists: ValueLists) -> StreamState[ValueLists]:
@@ -78,10 +76,6 @@ class RunningMultiway(RunningJoin[ValueLists]):
     def order(self, order: Order | None) -> None:
         self._order = per_origin(order, len(self.query.streams), in_place=self.in_place)
 
-    @property
-    def promises(self) -> list[Promises]:
-        return self.agreement.promises
-
     # ------------------------------------------------------------ a batch
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
@@ -95,14 +89,14 @@ class RunningMultiway(RunningJoin[ValueLists]):
         for i in range(len(self.own)):
             self._drop_dead(i, self.arrivals[i])
         effects = self.agreement.take_effect(self.progress)
-        for table in self._evaluate():
-            yield from self._fitting_rows(table)
+        yield from self._evaluate()
         touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
         self.counters.purged += self.agreement.settle(effects, touched)
         self.agreement.trim()
         self.announced, self.announced_ranges = self.agreement.announced, self.agreement.announced_ranges
         self.counters.announced = sum(rows.num_rows for rows in self.announced)
         self.counters.announced_ranges = len(self.announced_ranges)
+        self.counters.closings = sum(p.remembered for p in self.promises)
         self.counters.stored = sum(map(len, self.streams))
         self.counters.stale = sum(map(self._stale, range(len(self.own)))) if self.expiration else 0
 
@@ -111,13 +105,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """Results of the new tuples (`arrivals`) among themselves and with what is stored; inserts them."""
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
-        """Set apart what is late, what has no key, and what comes against the stream's own word."""
         arrivals = super()._admit(i, batch)
         self._unkeyed.append(np.flatnonzero((arrivals.times >= self.progress[i]) & ~arrivals.keys.valid))
-        broken = self.promises[i].admit(arrivals, batch, self.progress[i])
-        self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
-        self.counters.violations += int(np.count_nonzero(broken))
-        arrivals.which = arrivals.which[~broken]
         return arrivals
 
     def _release(self) -> None:
@@ -143,7 +132,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """Tuples of keys that are finished go unread."""
         if not self.agreement.silent:
             dead = self.agreement.dead(i, arrivals.which, arrivals.keys)
-            self.counters.purged += int(np.count_nonzero(dead))
+            self.counters.dead += int(np.count_nonzero(dead))
             arrivals.which = arrivals.which[~dead]
 
     def _insert(self, i: int, which: Int64s) -> None:
@@ -159,7 +148,6 @@ class RunningMultiway(RunningJoin[ValueLists]):
 
     def _table(self, slots: Sequence[Int64s]) -> pa.Table:
         """Combinations of stored tuples, the new ones of the batch among them; a slot of every stream each."""
-        self.counters.results += slots[0].size
         columns: list[pa.ChunkedArray] = []
         for j, mine in enumerate(slots):
             columns += self.own[j].take(mine, self._wanted(j)).columns
@@ -170,12 +158,25 @@ class RunningMultiway(RunningJoin[ValueLists]):
         spec = self.query.streams[j]
         return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
 
-    def _fitting_rows(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Combinations for which the predicate, if there is one, is true."""
-        if self.query.where is not None:
-            fitting = table.filter(pa.array(self.query.where.holds(table.combine_chunks().to_batches()[0])))
-            self.counters.results -= table.num_rows - fitting.num_rows
-            table = fitting
+    def _fitting_rows(self, rows: Int64s, given: Int64s, made: Callable[[Int64s], pa.Table]) -> Iterator[pa.Table]:
+        """Results among combinations: those for which the predicate is true, and of each new row its share of them.
+
+        `rows` has the new row of each combination, `given` how many results each row has had; `made` makes a table of
+        combinations by their places.
+        """
+        kept = np.arange(rows.size)
+        where = self.query.where
+        if where is None and self.max_matches is not None:  # then most need not be made
+            kept = kept[self._within_bound(rows, given)]
+        if not kept.size:
+            return
+        table = made(kept)
+        if where is not None:
+            holds = np.flatnonzero(where.holds(table.combine_chunks().to_batches()[0]))
+            if self.max_matches is not None:
+                holds = holds[self._within_bound(rows[holds], given)]
+            table = table.take(pa.array(holds))
+        self.counters.results += table.num_rows
         if table.num_rows:
             yield table
 
@@ -264,32 +265,12 @@ class RunningMultiway(RunningJoin[ValueLists]):
             nodes = self.own[k].lists.nodes_of(which, keys)
             yield nodes[nodes != kernel.NIL]
 
-    def promised_at(self, i: int) -> int | None:
-        row = self.violations[i].slice(0, 1)
-        time = self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
-        return None if time == BEFORE_ALL else time
-
-    def output_punctuations(self) -> list[str]:
-        order = self.promises[0].order if self.announced_ranges else None
-        return spell_punctuations(self.announced, self.announced_ranges, order, self.output_progress())
-
-    def owns(self, mine: Mine) -> None:
-        for promises in self.promises:
-            promises.mine = mine
-
     # ------------------------------------------------------------ the durable form
 
     def notes(self) -> dict[str, Any]:
-        shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
         return (
             super().notes()
-            | {
-                "promises": [p.notes() for p in self.promises],
-                "order": [list(o) for o in self._order],
-                "counted": [s.count for s in self.counted],
-            }
-            | ({"shed": shed} if any(shed) else {})
-            | ({"remarks": self.remarks} if self.remarks else {})
+            | {"order": [list(o) for o in self._order], "counted": [s.count for s in self.counted]}
             | ({"every": self.every} if self.every else {})
         )
 
@@ -302,21 +283,13 @@ class RunningMultiway(RunningJoin[ValueLists]):
                 "depends on that.",
                 hint="keep `every` as it was, or start from a new checkpoint.",
             )
-        for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
-            promises.recall(note)
-        for stream, shed in zip(self.streams, notes.get("shed", []), strict=False):
-            stream.shed = shed
         for state, count in zip(self.counted, notes.get("counted", []), strict=False):
             state.count = count
-        self.remarks = notes.get("remarks", {})
         if "order" in notes:
             self.order = tuple(map(tuple, notes["order"]))
 
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        out = []
-        for i, promises in enumerate(self.promises):
-            known = sum((e.kind, e.stream) == ("closings", i) for e in entries)
-            out += [Delta("closings", i, rows, whole) for rows, whole in promises.deltas(known)]
+        out = super().deltas(entries, rewritten=rewritten)
         for i, state in enumerate(self.own):
             if isinstance(state, CountedState):
                 known = sum((e.kind, e.stream) == ("limits", i) for e in entries)
@@ -329,7 +302,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             assert isinstance(state, CountedState), "only counted streams write limits"
             state.replay(delta.rows)
         else:
-            self.promises[delta.stream].replay(delta.rows)
+            super().replay(delta)
 
     def restored(self) -> None:
         for i, stream in enumerate(self.streams):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -77,13 +78,15 @@ class RunningOneByOne(RunningMultiway):
                 streams, limits, ranks, reaches, steady, tidy, indexed, origins, slots, plans, cursor, levels, out
             )
             found = out[:, :n]
-            if self.max_matches is not None and n:
-                origin = origins[found[-1]]
-                rows = firsts[origin] + found[origin, np.arange(n)]  # a number for each new tuple
-                found = found[:, self._within_bound(rows, given)]
-            if found.size:
-                yield self._table(list(found[:-1]))
+            origin = origins[found[-1]]
+            rows = firsts[origin] + found[origin, np.arange(n)]  # a number for each new tuple
+            yield from self._fitting_rows(rows, given, partial(self._some, found))
         self.counters.probed += int(cursor[kernel.PROBED])
+        self.counters.lookups += int(cursor[kernel.LOOKED_UP])
+
+    def _some(self, found: Int64s, kept: Int64s) -> pa.Table:
+        """Of combinations, a slot of every stream each, those in the places `kept`."""
+        return self._table([slots[kept] for slots in found[:-1]])
 
     def _plan(self, i: int) -> Sequence[int]:
         """Streams with an index go innermost: without one a loop looks at all of its window."""

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import QueryError
 from watersmeet.joins.hash_join import RunningHashJoin
-from watersmeet.joins.running import check_windows, spell_punctuations
+from watersmeet.joins.promising import PromisingJoin
+from watersmeet.joins.running import check_windows
 from watersmeet.kernels import lists as kernel
 from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.closings import Effect
-from watersmeet.state.keys import Bools, Int64s, encode
+from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.log import Delta, Entry
-from watersmeet.state.merging import Mine
 from watersmeet.state.promises import Promises
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.unmatched import Unmatched
@@ -57,20 +56,14 @@ class PWJoin:
         return RunningPWJoin(self.query, arrays)
 
 
-class RunningPWJoin(RunningHashJoin):
-    """The join at work; beside what a hash join has, the promises of each stream.
-
-    After a step `violations` holds each stream's rows that came against its word, `announced` the keys (rows of key
-    columns) and `announced_ranges` the intervals of which no result can come any more.
-    """
+class RunningPWJoin(PromisingJoin, RunningHashJoin):
+    """The join at work; beside what a hash join has, the promises of each stream."""
 
     def __init__(self, query: JoinQuery, arrays: Arrays | None = None) -> None:
         super().__init__(query, arrays)
         windowed = not any(isinstance(s.window, Unbounded) for s in query.streams)
         self.promises = [Promises(s.spec, s.lists, forgets=windowed) for s in self.streams]
         self.unmatched = Unmatched(query, self.streams)
-        self.announced: list[pa.RecordBatch] = []
-        self.announced_ranges: list[tuple[Any, Any]] = []
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
         self.violations, self.announced, self.announced_ranges = [], [], []
@@ -87,11 +80,15 @@ class RunningPWJoin(RunningHashJoin):
         yield from self._probe(other)
         rest = self.arrivals[other]
         useful = rest.times[rest.which] >= self.alive_from(other)
-        useful &= ~self.promises[build].closed(rest.which, rest.keys)
+        closed = self.promises[build].closed(rest.which, rest.keys)
+        self.counters.dead += int(np.count_nonzero(useful & closed))
+        useful &= ~closed
         self._store(other, useful)
         self._discard(build, effects[build])
         if self.unmatched.semi:
-            self._drop(0, self.unmatched.take_semi(0), effects[0])
+            found = self.unmatched.take_semi(0)
+            self._drop(0, found, effects[0])
+            self.counters.matched += int(found.size)
         for promises, effect in zip(self.promises, effects, strict=True):
             promises.mark_inside(effect)
         for i in (0, 1):
@@ -105,18 +102,14 @@ class RunningPWJoin(RunningHashJoin):
         for i in (0, 1):
             # rows that a forgotten closing had purged must not come back
             self.streams[1 - i].shed |= self.promises[i].trim()
+        self.counters.closings = sum(p.remembered for p in self.promises)
         yield from self._padded()
 
     # ------------------------------------------------------------ tuples in
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
-        """Set apart what is late, what has no key, and what comes against the stream's own word."""
         arrivals = super()._admit(i, batch)
-        broken = self.promises[i].admit(arrivals, batch, self.progress[i])
-        self.violations.append(batch.rows.take(pa.array(arrivals.which[broken])))
-        self.counters.violations += int(np.count_nonzero(broken))
         self.unmatched.without_key(i, arrivals, self.progress[i])
-        arrivals.which = arrivals.which[~broken]
         return arrivals
 
     def _probe(self, i: int) -> Iterator[pa.Table]:
@@ -157,7 +150,8 @@ class RunningPWJoin(RunningHashJoin):
         slots = arrivals.slots[closed]
         if slots.size:
             self._drop(i, slots, effect)
-            self.counters.purged += int(slots.size)
+            self.counters.dead += int(slots.size)
+            self.counters.inserted -= int(slots.size)
 
     def _drop(self, i: int, slots: Int64s, effect: Effect) -> None:
         """Drop tuples one by one; closed keys that thereby lost their last tuple may be announced."""
@@ -224,10 +218,6 @@ class RunningPWJoin(RunningHashJoin):
         closed = self.promises[1 - i].closed_nodes(own, nodes)
         return own.finish(nodes, other, closed, (self.query.pads(i), self.query.pads(1 - i)))
 
-    def promised_at(self, i: int) -> int | None:
-        row = self.violations[i].slice(0, 1)
-        return self.promises[i].time_of(encode([row.column(k) for k in self.query.streams[i].key]))
-
     def output_progress(self) -> int:
         """No result to come is older than this; none will come if a stream that can match has ended and is empty."""
         for i, stream in enumerate(self.streams):
@@ -236,38 +226,14 @@ class RunningPWJoin(RunningHashJoin):
         stored = [s.lists.oldest_time() for i, s in enumerate(self.streams) if self.query.pads(i)]
         return min([*self.progress, *(t for t in stored if t is not None)])
 
-    def output_punctuations(self) -> list[str]:
-        order = self.promises[0].order if self.announced_ranges else None
-        return spell_punctuations(self.announced, self.announced_ranges, order, self.output_progress())
-
-    def owns(self, mine: Mine) -> None:
-        for promises in self.promises:
-            promises.mine = mine
-
     # ------------------------------------------------------------ the durable form
 
-    def notes(self) -> dict[str, Any]:
-        shed = [s.shed for s in self.streams]  # rows are to go from the segments with the next batch
-        said = {"promises": [p.notes() for p in self.promises]} | ({"shed": shed} if any(shed) else {})
-        return super().notes() | said
-
-    def recall(self, notes: dict[str, Any]) -> None:
-        super().recall(notes)
-        for promises, note in zip(self.promises, notes.get("promises", []), strict=False):
-            promises.recall(note)
-        for stream, shed in zip(self.streams, notes.get("shed", [False, False]), strict=True):
-            stream.shed = shed
-
     def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        out = []
-        for i, promises in enumerate(self.promises):
-            known = sum((e.kind, e.stream) == ("closings", i) for e in entries)
-            out += [Delta("closings", i, rows, whole) for rows, whole in promises.deltas(known)]
-        return out + self.unmatched.deltas(entries, rewritten=rewritten)
+        return super().deltas(entries, rewritten=rewritten) + self.unmatched.deltas(entries, rewritten=rewritten)
 
     def replay(self, delta: Delta) -> None:
         if delta.kind == "closings":
-            self.promises[delta.stream].replay(delta.rows)
+            super().replay(delta)
         else:
             self.unmatched.replay(delta.stream, delta.rows)
 

@@ -53,6 +53,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.late: list[pa.RecordBatch] = []
         self.violations: list[pa.RecordBatch] = []
         self.arrivals: list[Arrivals] = []
+        self.remarks: dict[str, Any] = {}  # what others want remembered with the state, as JSON has it
         self.announced: list[pa.RecordBatch] = []  # keys of which no result can come any more, and ...
         self.announced_ranges: list[tuple[Any, Any]] = []  # ... intervals of them; only some joins know any
 
@@ -99,9 +100,15 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Rows and progress are all there is to remember, unless a join says otherwise; so for the next four."""
         patient = all(s.idle_after is None for s in self.query.streams)
         delays = [d and d.notes() for d in self.delays]
-        return ({} if patient else {"heard": list(self.heard)}) | ({"delays": delays} if any(delays) else {})
+        said = {
+            "heard": None if patient else list(self.heard),
+            "remarks": self.remarks,
+            "delays": any(delays) and delays,
+        }
+        return {name: value for name, value in said.items() if value}
 
     def recall(self, notes: dict[str, Any]) -> None:
+        self.remarks = notes.get("remarks", {})
         self.heard = list(notes.get("heard", self.heard))
         for delay, note in zip(self.delays, notes.get("delays", []), strict=False):
             if delay is not None:

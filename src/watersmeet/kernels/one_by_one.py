@@ -15,9 +15,10 @@ from watersmeet.kernels.compiling import kernel, part
 from watersmeet.kernels.hashing import mix
 from watersmeet.kernels.lists import NIL, TAIL
 
-# Places in `cursor`: the entry, the level (NIL: the entry begins), combinations of this call, tuples looked at so far.
-AT, LEVEL, FOUND, PROBED = range(4)
-CURSOR = 4
+# Places in `cursor`: the entry, the level (NIL: the entry begins), combinations of this call, tuples looked at and keys
+# looked up so far.
+AT, LEVEL, FOUND, PROBED, LOOKED_UP = range(5)
+CURSOR = 5
 #: A level at which no tuple has been looked at yet.
 FRESH = -2
 
@@ -109,6 +110,7 @@ def combine(streams, limits, ranks, reaches, steady, tidy, indexed, origins, slo
                 s = mine
             else:
                 s = newest_of(streams, k, outermost, key) if by_key else streams.meta[k][TAIL]
+                cursor[LOOKED_UP] += by_key
             while s != NIL:
                 present = ranks[k][s] == rank if k == origin else ranks[k][s] < rank
                 if present:

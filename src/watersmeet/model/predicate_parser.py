@@ -5,8 +5,10 @@ sqlglot reads it. Words that mean nothing in a predicate are names here, whateve
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from difflib import get_close_matches
+from math import isinf
 
 import pyarrow as pa
 from sqlglot import exp
@@ -41,6 +43,7 @@ _COMPARE: dict[type[exp.Expr], str] = {
 _COMPUTE: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _SIGNS = {"=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "(", ")", ",", "."}
 _RESERVED = {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "BETWEEN", "IN"}
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 #: What is a value only in parentheses, as an operand of a sign.
 _CONDITIONS = (*_COMPARE, exp.Not, exp.Is, exp.In, exp.Between)
 
@@ -150,13 +153,13 @@ class _Reader:
     def _single(self, tree: exp.Expr) -> Node:
         match tree:
             case exp.Neg() if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
-                return _number("-" + tree.this.name)
+                return self._number("-" + tree.this.name)
             case exp.Neg():
                 return negative(self._value(tree.this))
             case exp.Literal() if tree.is_string:
                 return Literal(tree.name, pa.string())
             case exp.Literal():
-                return _number(tree.name)
+                return self._number(tree.name)
             case exp.Boolean():
                 return Literal(tree.this, pa.bool_())
             case exp.Null():
@@ -164,6 +167,11 @@ class _Reader:
             case exp.Column() if len(tree.parts) == 1 and isinstance(tree.this, exp.Identifier):
                 return self._column(tree.name)
         raise self._refusal(f"`{_spelled(tree)}`")
+
+    def _number(self, text: str) -> Node:
+        if not _NUMBER.fullmatch(text) or isinf(float(text)):  # sqlglot takes `. 0.5` for one, and doubles have an end
+            raise self._refusal(f"`{text}`, which is no number")
+        return _number(text)
 
     def _column(self, name: str) -> Node:
         names = self.schema.names

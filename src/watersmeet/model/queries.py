@@ -256,4 +256,9 @@ class JoinQuery:
 
     def digest(self) -> str:
         """A short name for `describe()`."""
-        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:32]
+        return digest_of(self.describe())
+
+
+def digest_of(description: dict[str, object]) -> str:
+    """A short name for what a query says of itself."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]

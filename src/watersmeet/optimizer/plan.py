@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from watersmeet.cost.machine import Machine
 from watersmeet.cost.parameters import Order, Parameters
-from watersmeet.cost.work import Constants
+from watersmeet.cost.work import Cost
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import TimeWindow, Unbounded
 
@@ -19,8 +20,15 @@ class Asked:
     parameters: Parameters
     memory: float | None  # bytes, of all shards together
     cores: int
-    constants: Constants
+    machine: Machine
     algorithm: str | None  # asked for by name: it is taken, and shown as such
+    options: tuple[str, ...] = ()  # that the algorithm must have
+    told: tuple[str, ...] = ()  # streams that are known to bring punctuations
+
+    def cpu(self, algorithm: str, cost: Cost) -> float:
+        """Nanoseconds of one core per second of event time, those of the micro-batches as such included."""
+        constants, interval = self.machine.of(algorithm), self.parameters.interval
+        return cost.cpu(constants) + (constants.batch / interval if interval else 0.0)
 
     @property
     def unbounded(self) -> list[str]:
@@ -36,7 +44,7 @@ class Asked:
     def promising(self) -> list[str]:
         """Streams with punctuations: who breaks a promise is no result, so the join must hear them."""
         pairs = zip(self.query.streams, self.parameters.streams, strict=True)
-        return [spec.name for spec, s in pairs if spec.promises or s.punctuation_rate]
+        return [spec.name for spec, s in pairs if spec.promises or s.punctuation_rate or spec.name in self.told]
 
 
 @dataclass(frozen=True, slots=True)

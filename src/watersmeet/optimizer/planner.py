@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from watersmeet.cost.figures import assumed
+from watersmeet.cost.machine import Machine, here
 from watersmeet.cost.parameters import Parameters
-from watersmeet.cost.work import Constants
 from watersmeet.errors import QueryError
 from watersmeet.joins import JOINS
 from watersmeet.model.queries import JoinQuery
@@ -36,22 +36,34 @@ RULES: tuple[Callable[[Plan, Asked], Plan], ...] = (
 )
 
 
+def within_horizon(p: Parameters) -> Parameters:
+    """The same, some time after the start where what a stream holds would have no end."""
+    if any(math.isinf(s.window) and s.tuples is None for s in p.streams):
+        return p.after(HORIZON if math.isinf(p.elapsed) else p.elapsed)
+    return p
+
+
 def make_plan(
     query: JoinQuery,
     parameters: Parameters | None = None,
     *,
     memory: float | None = None,
     cores: int = 1,
-    constants: Constants | None = None,
+    machine: Machine | None = None,
     algorithm: str | None = None,
+    options: Sequence[str] = (),
+    promising: Sequence[str] = (),
 ) -> Plan:
-    """The plan for a query; the same for the same input. Without `parameters` figures are assumed, and it says so."""
+    """The plan for a query; the same for the same input. Without `parameters` figures are assumed, and it says so.
+
+    `memory` is in bytes. `machine` is this one by default, with the constants fitted here or the defaults. `algorithm`
+    is taken whatever it costs. `options` are names of options that the algorithm must have, `promising` names of
+    streams whose punctuations it must hear, beside those that the query and the figures know of.
+    """
     if algorithm is not None and algorithm not in JOINS:
         raise QueryError(f'`algorithm` is "{algorithm}"; known are {", ".join(JOINS)}.')
-    p = parameters or assumed(query)
-    if any(math.isinf(s.window) and s.tuples is None for s in p.streams):
-        p = p.after(HORIZON if math.isinf(p.elapsed) else p.elapsed)
-    asked = Asked(query, p, memory, cores, constants or Constants(), algorithm)
+    p = within_horizon(parameters or assumed(query))
+    asked = Asked(query, p, memory, cores, machine or here(), algorithm, tuple(options), tuple(promising))
     plan = Plan() if parameters else Plan(warnings=("nothing is measured yet: rates and keys are assumed",))
     for rule in RULES:
         plan = rule(plan, asked)

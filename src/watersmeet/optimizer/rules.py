@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import lru_cache
 
 from watersmeet.cost.models import COST_MODELS
 from watersmeet.cost.parameters import PER_KEY, SCAN, Parameters
-from watersmeet.cost.work import Cost
+from watersmeet.cost.work import Constants, Cost
 from watersmeet.errors import QueryError
 from watersmeet.joins import JOINS
 from watersmeet.joins.tuple_at_a_time import INVALIDATION
+from watersmeet.model.windows import RowsWindow
 from watersmeet.optimizer.adaptive import spell
 from watersmeet.optimizer.order import Choice, best_order, cpu
 from watersmeet.optimizer.plan import Alternative, Asked, Plan
@@ -23,6 +25,7 @@ PREFERRED = ("hash", "pwjoin", "pjoin", "general_lazy", "eager", "lazy", "hybrid
 OF_TWO = ("hash", "nested_loop", "windowed_hash", "pjoin", "pwjoin")
 #: Algorithms that take tuples one by one: for experiments, not for micro-batches.
 ONE_BY_ONE = ("nested_loop", "naive_multiway", "eager", "lazy", "hybrid")
+WITHOUT_WINDOWS = 'it is for streams without windows, and asked for by window="auto"'
 #: Algorithms that do not listen to punctuations.
 DEAF = ("hash", "nested_loop", "windowed_hash")
 
@@ -47,7 +50,7 @@ def able(plan: Plan, asked: Asked) -> Plan:
 
 def index_windows(plan: Plan, asked: Asked) -> Plan:
     """A window gets an index where looking up a key costs less than scanning it."""
-    constants, kinds = asked.constants, []
+    constants, kinds = asked.machine.of("hybrid"), []
     for s in asked.parameters.streams:
         matches = s.window_tuples / s.distinct * constants.probed
         kinds.append("scan" if s.window_tuples * constants.scanned <= constants.lookups + matches else "hash")
@@ -64,7 +67,7 @@ def choose_join(plan: Plan, asked: Asked) -> Plan:
     if asked.algorithm:
         chosen, why = asked.algorithm, "asked for by name"
     elif fits:
-        chosen = min(fits, key=lambda n: (_rounded(costs[n].cpu(asked.constants)), _preference(n)))
+        chosen = min(fits, key=lambda n: (_rounded(asked.cpu(n, costs[n])), _preference(n)))
         why = "the cheapest" if asked.memory is None else "the cheapest that fits in memory"
     else:
         chosen = min(costs, key=lambda n: (_rounded(costs[n].bytes), _preference(n)))
@@ -73,7 +76,7 @@ def choose_join(plan: Plan, asked: Asked) -> Plan:
         warnings += (f"needs about {_megabytes(costs[chosen].bytes)}, memory is {_megabytes(asked.memory or 0)}",)
     cost = costs[chosen]
     rejected = tuple(
-        Alternative(n, c.cpu(asked.constants), c.bytes, _why_not(c, cost, asked))
+        Alternative(n, asked.cpu(n, c), c.bytes, _why_not(asked.cpu(n, c), asked.cpu(chosen, cost), c, asked))
         for n, c in costs.items()
         if n != chosen
     )
@@ -85,7 +88,7 @@ def choose_join(plan: Plan, asked: Asked) -> Plan:
         tuples=cost.tuples,
         results=cost.work.results,
         bytes=cost.bytes,
-        cpu=cost.cpu(asked.constants),
+        cpu=asked.cpu(chosen, cost),
         rejected=rejected + tuple(_priced(a, plan, asked) for a in plan.rejected),
         warnings=warnings,
     ).because("choose_join", f"{chosen}: {why}")
@@ -114,7 +117,7 @@ def invalidate(plan: Plan, asked: Asked) -> Plan:
         costs[strategy] = _cost(plan.algorithm, plan, there)
     live = sum(costs["all"].tuples)
     few = [strategy for strategy, cost in costs.items() if sum(cost.tuples) <= 1.5 * live]
-    chosen = min(few, key=lambda strategy: (costs[strategy].cpu(asked.constants), strategy))
+    chosen = min(few, key=lambda strategy: (asked.cpu(plan.algorithm, costs[strategy]), strategy))
     stale = sum(costs[chosen].tuples) - live
     why = f"{chosen}: the cheapest of {', '.join(few)}; about {stale:.0f} stale tuples"
     return replace(plan, invalidation=chosen).because("invalidate", why)
@@ -156,16 +159,22 @@ def warn(plan: Plan, asked: Asked) -> Plan:
 def _unable(name: str, asked: Asked) -> str | None:
     """Why an algorithm is not taken for a query, whatever it costs; None if it may be."""
     query = asked.query
+    if name == "wo_join":
+        return WITHOUT_WINDOWS
     if name in OF_TWO and len(query.streams) != 2:
         return f"it joins two streams, not {len(query.streams)}"
-    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time:
+    if name in OF_TWO and any(isinstance(s.window, RowsWindow) for s in query.streams):
+        return "it knows windows of time alone"
+    known = [f.name for f in fields(JOINS[name])]
+    for option in asked.options:
+        if option not in known:
+            return f"it has no option `{option}`"
+    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time and not asked.options:
         return "two streams have joins of their own"
     if query.how != "inner" and name not in ("pjoin", "pwjoin"):
         return f"it computes inner joins, not {query.how} ones"
     if name == "pjoin":
         return None if len(asked.unbounded) == 2 else "it knows no windows"
-    if name == "wo_join":
-        return "it is for streams without windows, and asked for by window"
     if asked.promising and name in DEAF:
         return f"it does not hear the promises of {' and '.join(asked.promising)}"
     if asked.unbounded and name in DEAF:
@@ -192,16 +201,24 @@ def _cost(name: str, plan: Plan, asked: Asked) -> Cost:
 def _best_order(name: str, indexes: tuple[str, ...], asked: Asked) -> Choice:
     """The best order over these indexes; the naive join has one for all arrivals."""
     p = _indexed(asked.parameters, indexes)
-    return best_order(p, cpu(asked.constants), per_origin=name != "naive_multiway")
+    return _ordered(p, asked.machine.of(name), name != "naive_multiway")
+
+
+@lru_cache(maxsize=64)
+def _ordered(p: Parameters, constants: Constants, per_origin: bool) -> Choice:
+    """Several algorithms ask for the same."""
+    return best_order(p, cpu(constants), per_origin=per_origin)
 
 
 def _priced(alternative: Alternative, plan: Plan, asked: Asked) -> Alternative:
-    """What it would have cost, if its model knows."""
+    """What it would have cost, if its model knows; how scrambled keys are, nobody knows of streams with windows."""
+    if alternative.algorithm == "wo_join":
+        return alternative
     try:
         cost = _cost(alternative.algorithm, plan, asked)
     except QueryError:
         return alternative
-    return replace(alternative, cpu=cost.cpu(asked.constants), bytes=cost.bytes)
+    return replace(alternative, cpu=asked.cpu(alternative.algorithm, cost), bytes=cost.bytes)
 
 
 def _indexes_of(name: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
@@ -215,10 +232,10 @@ def _indexed(p: Parameters, kinds: tuple[str, ...]) -> Parameters:
     return p.indexed([PER_KEY if kind == "hash" else SCAN for kind in kinds])
 
 
-def _why_not(cost: Cost, taken: Cost, asked: Asked) -> str:
+def _why_not(cpu: float, taken: float, cost: Cost, asked: Asked) -> str:
     if asked.memory is not None and cost.bytes > asked.memory:
         return f"needs about {_megabytes(cost.bytes)}, memory is {_megabytes(asked.memory)}"
-    ratio = cost.cpu(asked.constants) / taken.cpu(asked.constants) if taken.cpu(asked.constants) else 1.0
+    ratio = cpu / taken if taken else 1.0
     return f"{ratio:.2f} times the CPU" if abs(ratio - 1) >= 0.005 else "costs the same"
 
 

@@ -206,7 +206,11 @@ class _Lowering:
             if len(arguments) != 2 or not (isinstance(arguments[1], exp.Literal) and arguments[1].is_string):
                 said = "BUCKET takes a time and a duration."
                 raise self._error(expression, said, "BUCKET(b.bid_at, '1 minute').")
-            length = durations.parse(arguments[1].name, "BUCKET")
+            try:
+                length = durations.parse(arguments[1].name, "BUCKET")
+            except WindowError as wrong:
+                said = f"'{arguments[1].name}' is not a duration of fixed length."
+                raise self._error(expression, said, "e.g. '1 minute', '2 hours'.", WindowError) from wrong
             if length <= 0:
                 raise self._error(expression, "a bucket holds at least a microsecond.", "e.g. '1 minute'.", WindowError)
             column = self._column(arguments[0])

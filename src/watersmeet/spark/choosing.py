@@ -8,20 +8,16 @@ from typing import Any
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.joins.wo_join import EQUATIONS
 from watersmeet.model import durations
+from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
+from watersmeet.optimizer.planner import make_plan
 from watersmeet.spark.streams import Stream
 
-#: Options that only joins of several streams take.
-_OF_SEVERAL = {"order", "every", "expiration", "max_matches_per_row"}
 
-
-def algorithm_for(streams: Sequence[Stream], how: str, options: dict[str, Any]) -> str:
-    """What "auto" stands for."""
-    counted = any(isinstance(s.window, RowsWindow) for s in streams)
-    if len(streams) > 2 or counted or (_OF_SEVERAL & options.keys() and how == "inner"):
-        return "general_lazy"
-    plain = how == "inner" and not any(s.signs or s.known for s in streams)
-    return "hash" if plain else "pwjoin"
+def algorithm_for(query: JoinQuery, streams: Sequence[Stream], options: dict[str, Any]) -> str:
+    """What "auto" stands for: the optimiser's choice, from what is assumed of the streams before they run."""
+    asked = tuple(options) if query.how == "inner" else ()  # a join of another kind says itself what it does not take
+    return make_plan(query, options=asked, promising=[s.name for s in streams if s.signs]).algorithm
 
 
 def engine_options(options: dict[str, Any], streams: Sequence[Stream], shards: int) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -83,10 +85,22 @@ def check(condition: Column, columns: Sequence[StructField], spark: SparkSession
         raise _refusal(error, [c.name for c in columns]) from error
 
 
-def _refusal(error: Exception, names: Sequence[str]) -> QueryError:
-    return QueryError(
-        f"`where` is no condition over the columns of the join: {error}", hint=f"it has {', '.join(names)}."
-    )
+def _refusal(error: PySparkException, names: Sequence[str]) -> QueryError:
+    """The message for a condition that Spark does not take."""
+    known = f"the columns are {', '.join(names)}."
+    if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        column = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
+        near = get_close_matches(column, names, 1)
+        return QueryError(
+            f"`where` names column `{column}`, which no stream has.",
+            hint=f"did you mean `{near[0]}`? {known}" if near else known,
+        )
+    return QueryError(f"`where` is no condition over the columns of the join: {brief(error)}", hint=known)
+
+
+def brief(error: PySparkException) -> str:
+    """What Spark says first, without the plan and the places in it."""
+    return re.split(r";|\n|\bSQLSTATE\b", str(error).strip(), maxsplit=1)[0].strip()
 
 
 def filtered(rows: DataFrame, condition: Column) -> DataFrame:

@@ -23,19 +23,29 @@ def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: s
     each shard `scrambling` tells by how many rows each stream may come behind, and where a delay is measured `delays`
     tells it in microseconds. `worker_bytes` is the most memory that a Python worker of these shards has ever used.
 
-    `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field `shards` has
-    the counters of each shard. A batch without them (no shard was called) gives an empty dictionary.
+    `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field
+    `predicted` has what the cost models say of some of them (state after the batch, work of the batch), from the
+    streams' figures so far; `shards` has the counters of each shard. A batch without them (no shard was called) gives
+    an empty dictionary.
     """
     told = progress["observedMetrics"] if isinstance(progress, Mapping) else progress.observedMetrics
     said = told.get(metrics)
-    shards = [json.loads(note) for note in (said[SHARDS] or ())] if said is not None else []
+    return summed([json.loads(note) for note in (said[SHARDS] or ())] if said is not None else [])
+
+
+def summed(shards: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same from what each shard said of one batch."""
     if not shards:
         return {}
     names = dict.fromkeys(name for s in shards for name, value in s.items() if type(value) is int)
-    sums = {name: sum(s.get(name, 0) for s in shards) for name in names}  # a shard without results emitted nothing
-    del sums["shard"]
+    sums: dict[str, Any] = {name: sum(s.get(name, 0) for s in shards) for name in names}
+    del sums["shard"]  # and a shard without results emitted nothing
     for name in ("idle", "worker_bytes"):  # of streams and of processes, not of shards
         sums[name] = max(s.get(name, 0) for s in shards)
+    foretold = [s["predicted"] for s in shards if s.get("predicted")]
+    if len(foretold) == len(shards):
+        known = set.intersection(*map(set, foretold))
+        sums["predicted"] = {name: sum(f[name] for f in foretold) for name in foretold[0] if name in known}
     return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}
 
 

@@ -8,12 +8,14 @@ too: Spark collects garbage after every task, and need not look at any of it.
 from __future__ import annotations
 
 import gc
+import os
 
 import pyarrow as pa
 from pyspark.daemon import manager
 
 import watersmeet.spark.processor
 from watersmeet.kernels.warm_up import SEVERAL, warm_up
+from watersmeet.spark import worker_cache
 
 if __name__ == "__main__":
     assert watersmeet.spark.processor, "imported for its side effect: loaded once, shared by all forks"
@@ -22,4 +24,7 @@ if __name__ == "__main__":
     warm_up(*SEVERAL)
     gc.collect()
     gc.freeze()
-    manager()
+    try:
+        manager()
+    finally:  # the executor has ended; the driver of a local master removes its own
+        worker_cache.remove(worker_cache.folder(os.path.abspath(".")))

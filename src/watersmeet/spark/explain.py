@@ -1,18 +1,28 @@
-"""What a join will do, in words and as data."""
+"""What a join will do, and what it has done: as data, in words, and as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.joins import JOINS, MULTIWAY, listens
-from watersmeet.joins.wo_join import EQUATIONS, WOJoin
-from watersmeet.model import durations
-from watersmeet.model.queries import StreamSpec
-from watersmeet.model.windows import RowsWindow, TimeWindow
-from watersmeet.spark.order_report import Progress, drawn, order_facts
+from watersmeet.cost import memory
+from watersmeet.cost.machine import here
+from watersmeet.cost.models import COST_MODELS
+from watersmeet.cost.options import parameters_of
+from watersmeet.joins import MULTIWAY, name_of
+from watersmeet.model.windows import RowsWindow
+from watersmeet.optimizer.picture import picture
+from watersmeet.optimizer.plan import Plan
+from watersmeet.optimizer.planner import make_plan, within_horizon
+from watersmeet.spark.analysis import Analysis
+from watersmeet.spark.cautions import cautions
+from watersmeet.spark.explained import lines
+from watersmeet.spark.order_report import order_facts
+from watersmeet.spark.ordering import is_adaptive
+from watersmeet.spark.retention import bounds, stream_facts
 from watersmeet.spark.session import REQUIRED
+from watersmeet.spark.statistics import Given, Known, known
 
 if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
@@ -29,101 +39,105 @@ class Explanation:
         return self.facts
 
     def to_svg(self) -> str:
-        """The plan as a picture; figures of the streams are measured if a progress was given, else assumed."""
+        """The plan as a picture, with the figures that the explanation has: assumed, given or measured."""
         return self.draw()
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self.facts))
+        return "\n".join(lines(self.facts))
 
 
-def _lines(f: dict[str, Any]) -> list[str]:
-    lines = [f"{f['algorithm']} ({f['how']}) of {', '.join(s['name'] for s in f['streams'])} on {', '.join(f['on'])}"]
-    lines.append(f"  {f['mode']}, {f['shards']} shards, {f['divided']}")
-    if "keeps" in f:
-        lines.append(f"  keeps what the keys' own order asks for: {f['keeps']}")
-    if "order" in f:
-        lines.append(f"  order: {f['order']['text']}")
-    for s in f["streams"]:
-        lines.append(f"  {s['name']}: {s['retention']}")
-        if "comes" in s:
-            lines.append(f"    {s['comes']}")
-        if s["punctuations"]:
-            heard = "says when it is through" if s["listens"] else "says, unheard by this algorithm"
-            lines.append(f"    {heard}: {', '.join(s['punctuations'])}")
-        if "idle" in s:
-            lines.append(f"    idle: {s['idle']}")
-        lines.append(f"    late: {s['late']}")
-    if "windows" in f:
-        lines.append(f"  windows: {f['windows']}")
-    if "where" in f:
-        lines.append(f"  where {f['where']}")
-    if "groups" in f:
-        lines.append(f"  groups by {', '.join(f['groups']['by'])}, in {f['groups']['operator']}")
-        lines.append(f"    a group comes out {f['groups']['come']}")
-    for inner in f.get("inner", ()):
-        lines += [f"  {line}" for line in _lines({**inner, "settings": {}})]
-    if f["settings"]:
-        lines.append("  settings:")
-        lines += [f"    {name} = {value}" for name, value in f["settings"].items()]
-    return lines
-
-
-def explain(joined: Joined, progress: Progress | None = None) -> Explanation:
-    """The explanation of a join that is defined; a progress of the running query adds what was measured."""
-    query = joined.query
+def explain(joined: Joined, analysis: Analysis | None = None, statistics: Given | None = None) -> Explanation:
+    """The explanation of a join that is defined, with what was measured of it and what is known of its streams."""
+    query, shards = joined.query, len(joined.ids)
+    figures = known(joined, analysis, statistics)
+    plan = planned(joined, figures)
     counted = any(isinstance(s.window, RowsWindow) and not s.window.per_key for s in query.streams)
+    settings = {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {}
+    warnings = list(plan.warnings)
+    if joined.streaming:
+        warnings += cautions(joined.streams[0].df.sparkSession, shards)
     facts = {
-        "algorithm": algorithm_of(joined),
+        "algorithm": plan.algorithm,
+        "forced": plan.forced,
         "how": query.how,
         "on": list(query.streams[0].key),
         "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
-        "shards": len(joined.ids),
+        "shards": shards,
         "divided": "one because rows of a whole stream are counted" if counted else "keys divided by hash",
-        **_bounds(joined),
-        **({"order": order_facts(joined, progress)} if isinstance(joined.operator, MULTIWAY) else {}),
-        "streams": [_stream(joined, i) for i in range(len(query.streams))],
+        **bounds(joined),
+        **({"order": order_facts(joined, figures)} if isinstance(joined.operator, MULTIWAY) else {}),
+        "streams": [stream_facts(joined, i) | _numbers(plan, figures, i) for i in range(len(query.streams))],
+        "statistics": {"source": figures.source, "text": figures.text},
+        "predicted": {
+            "tuples": sum(plan.tuples),
+            "bytes": plan.bytes,
+            "results_per_s": plan.results,
+            "cpu_ns_per_s": plan.cpu,
+        },
+        "rejected": plan.to_dict()["rejected"],
+        "reasons": plan.to_dict()["reasons"],
+        "warnings": warnings,
         **_where(joined),
         **_tree(joined),
-        "settings": {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {},
+        **({"measured": analysis.facts} if analysis is not None else {}),
+        "settings": settings,
     }
-    return Explanation(facts, lambda: drawn(joined, algorithm_of(joined), progress))
+    return Explanation(facts, lambda: picture(plan, figures.parameters))
 
 
-def _bounds(joined: Joined) -> dict[str, str]:
-    """Of a join without windows: what it goes by, and what holds its memory down."""
-    join = joined.operator
-    if not isinstance(join, WOJoin):
-        return {}
-    bound = "no bound" if join.memory is None else f"at most {join.memory:,} bytes a shard"
-    ways = {
-        "none": "nothing is held back",
-        "msf": "rows wait until they can be sorted",
-        "dbf": "rows of a stream that leads wait in the state store",
-        "hybrid": "rows wait until they can be sorted, those of a stream that leads in the state store",
-        "auto": "rows are held back as far as that asks for",
+def planned(joined: Joined, figures: Known) -> Plan:
+    """The plan that runs, with the alternatives to it; a note if with these figures another would be taken."""
+    about: dict[str, Any] = {
+        "cores": len(joined.ids),
+        "options": () if joined.forced or joined.query.how != "inner" else joined.options,
+        "promising": [s.name for s in joined.streams if s.signs],
     }
-    return {"keeps": f"{bound}, strategy {join.strategy}: {ways[join.strategy]}"}
+    running = name_of(joined.operator)
+    plan = make_plan(joined.query, figures.parameters, algorithm=running, **about)
+    plan = replace(_as_run(plan, joined, figures), shards=len(joined.ids), forced=joined.forced)
+    if joined.forced:
+        return plan
+    best = make_plan(joined.query, figures.parameters, **about)
+    reasons = tuple((rule, why) for rule, why in best.reasons if rule == "choose_join")
+    if best.algorithm != running:
+        return replace(plan, warnings=(*plan.warnings, f"with these figures {best.algorithm} would be taken"))
+    return replace(plan, reasons=(*(r for r in plan.reasons if r[0] != "choose_join"), *reasons))
 
 
-def _disorder(join: WOJoin) -> str:
-    """In words how a stream is known to be through with a key."""
-    known = join.scrambling is not None and None not in join.scrambling
-    factor = "as far as is known to be possible" if known else "as far as rows of late have come behind"
-    if join.buffer == "learned":
-        factor = f"as far as all but {join.loss:.2%} of the rows with partners have come behind"
-    if join.buffer in EQUATIONS:
-        factor = f"as equation {join.buffer[2:]} has it"
-    return f"being past it, {factor}"
+def _as_run(plan: Plan, joined: Joined, figures: Known) -> Plan:
+    """The plan with the options that the join was given; an order that follows the figures is the best one."""
+    join, p = joined.operator, within_horizon(figures.parameters)
+    order = plan.orders if joined.streaming and is_adaptive(join) else None
+    q = parameters_of(join, p, order)
+    cost, constants = COST_MODELS[plan.algorithm](q), here().of(plan.algorithm)
+    return replace(
+        plan,
+        indexes=tuple("hash" if s.indexed else "scan" for s in q.streams),
+        tuples=cost.tuples,
+        bytes=cost.bytes,
+        results=cost.work.results,
+        cpu=cost.cpu(constants) + constants.batch / p.interval,
+    )
 
 
-def _delay(spec: StreamSpec) -> str | None:
-    if spec.late_share is not None:
-        return f"the delay measured ({spec.late_share:.2%} of the rows may be late)"
-    return None if spec.timeless else durations.spell(spec.delay)
-
-
-def algorithm_of(joined: Joined) -> str:
-    return next(name for name, kind in JOINS.items() if type(joined.operator) is kind)
+def _numbers(plan: Plan, figures: Known, i: int) -> dict[str, Any]:
+    """Of one stream what the models say, and from what."""
+    p = figures.parameters
+    s = p.streams[i]
+    kept = memory.retention(p, i)
+    return {
+        "kept_s": kept if kept != float("inf") else None,
+        "index": plan.indexes[i],
+        "predicted": {"tuples": plan.tuples[i], "bytes": plan.tuples[i] * s.row_bytes},
+        "figures": {
+            "rate": s.rate,
+            "keys": s.distinct,
+            "closings": s.punctuation_rate,
+            "row_bytes": s.row_bytes,
+            "hottest": s.hottest,
+            "stay_s": s.stay,
+        },
+    }
 
 
 def _tree(joined: Joined) -> dict[str, Any]:
@@ -144,51 +158,3 @@ def _where(joined: Joined) -> dict[str, str]:
     if joined.condition is None or joined.inner:
         return {}
     return {"where": "… by Spark, which filters the results behind the operator"}
-
-
-def _stream(joined: Joined, i: int) -> dict[str, Any]:
-    query, spec = joined.query, joined.query.streams[i]
-    others = [o for j, o in enumerate(joined.streams) if j != i]
-    names = " and ".join(o.name for o in others)
-    one, these = ("is", "has") if len(others) == 1 else ("are", "have")
-    window, ends = None, []
-    if isinstance(spec.window, TimeWindow):
-        window = durations.spell(spec.window.length)
-        ends.append(f"{names} {one} past its {spec.time} + {window}")
-    if isinstance(spec.window, RowsWindow):
-        of = f"its {', '.join(spec.key)}" if spec.window.per_key else spec.name
-        window = f"{spec.window.rows} rows of {of if spec.window.per_key else 'the stream'}"
-        ends.append(f"{spec.window.rows} later rows of {of} have come and {names} {one} past the last of them")
-    heard = listens(joined.operator)
-    progress = "" if spec.timeless else " (progress = newest time seen - delay)"
-    if isinstance(joined.operator, WOJoin):
-        ends.append(f"{names} {these} closed its {', '.join(spec.key)} by {_disorder(joined.operator)}")
-    if heard and all(o.signs or o.known for o in others):
-        ends.append(f"{names} {these} closed its {', '.join(spec.key)}")
-    facts = {
-        "name": spec.name,
-        "time": spec.time,
-        "window": window,
-        "delay": _delay(spec),
-        "listens": heard,
-        "punctuations": [*(k.promise.__class__.__name__.lower() for k in joined.streams[i].known)]
-        + [sign.kind for sign in joined.streams[i].signs],
-        "retention": f"a row is kept until {', or until '.join(ends)}{progress}"
-        if ends
-        else f"a row is kept until {names} {these} ended",
-        "late": f"none by its {spec.time}; what comes further behind in {', '.join(spec.key)} than was foreseen is "
-        "joined with what is there, and counted as `too_late`"
-        if spec.timeless
-        else f"rows more than {_delay(spec)} behind the newest {spec.time} of earlier batches are "
-        "not joined; they are counted and come out in `tagged` as `late`",
-    }
-    if spec.idle_after is not None:
-        facts["idle"] = (
-            f"while it shows nothing and {names} {'goes' if len(others) == 1 else 'go'} on by more than "
-            f"{durations.spell(spec.idle_after)}, it is taken to be that far behind {names}"
-        )
-    if query.how == "semi" and i == 0:
-        facts["comes"] = "a row comes out at its first match, and is forgotten"
-    elif query.pads(i):
-        facts["comes"] = "a row without a match comes out when it is no longer kept; one without a key at once"
-    return facts

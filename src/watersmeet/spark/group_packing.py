@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +14,12 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from watersmeet.joins.aggregates import Fold
 from watersmeet.joins.group_by import GroupsOf, Partials
-from watersmeet.kernels.hashing import split_rows
 from watersmeet.model.batches import NO_TIME, Batch, no_rows
 from watersmeet.model.grouping import GroupedQuery
 from watersmeet.spark.packing import PACKED, one
 from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT, STATS, ShardProcessor
 from watersmeet.state.groups import keys_of
+from watersmeet.state.shards import split
 
 #: What a blob holds: partial groups; late and violating rows that pass through; how far a shard of the join has come.
 GROUPS, NOTES, SAID = range(3)
@@ -68,10 +67,7 @@ class GroupPacker:
         if not n:
             return [no_rows(fold.schema)] * shards
         rows = one(groups.to_batches())
-        order, starts = np.empty(n, np.int64), np.zeros(shards + 1, np.int64)
-        split_rows(keys_of([rows.column(c) for c in fold.by]).words, shards, order, starts)
-        rows = rows.take(pa.array(order))
-        return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+        return split(rows, lambda: keys_of([rows.column(c) for c in fold.by]).words, shards)
 
     def _blobs(self, kind: int, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
         n = len(self.ids)

@@ -18,12 +18,13 @@ from watersmeet.model import durations
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark import operators
+from watersmeet.spark.analysis import Analyze, analysis
 from watersmeet.spark.counters import METRICS
-from watersmeet.spark.explain import Explanation
+from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
-from watersmeet.spark.order_report import Progress
 from watersmeet.spark.packing import PACKED_DDL
 from watersmeet.spark.processor import ShardProcessor
+from watersmeet.spark.statistics import Given
 
 if TYPE_CHECKING:
     from watersmeet.spark.pipeline import Joined
@@ -142,9 +143,11 @@ class Grouped:
         """Groups (`kind` result), late and violating rows of the join, finished keys; columns as in `Joined.tagged`."""
         return operators.tagged(self._rows, self.names, len(self.joined.ids))
 
-    def explain(self, progress: Progress | None = None) -> Explanation:
-        """What the join's explanation says, and when groups come."""
-        of_join = self.joined.explain(progress)
+    def explain(self, analyze: Analyze = False, *, statistics: Given | None = None) -> Explanation:
+        """What the join's explanation says (see `Joined.explain`), and when groups come."""
+        rows, names = (self if self._inside() else self.joined)._rows, [s.name for s in self.query.streams]
+        found = analysis(analyze, rows, names, streaming=self.streaming) if analyze else None
+        of_join = explain(self.joined, found, statistics)
         groups = {
             "by": list(self.query.group_by.names),
             "aggregates": {name: a.kind for name, a in self.query.group_by.aggregates},

@@ -72,8 +72,8 @@ def join(
     "naive_multiway" for two or more, with their options (`every`, `expiration`: durations; `index`). `order` names the
     streams, or gives their numbers, in the order in which a new tuple meets them, or such an order for each stream;
     without it the order of three streams and more follows the measured rates, from batch to batch. It changes the work,
-    never the result. `max_matches_per_row` bounds the results of one new row, before `where` is asked; those beyond it
-    are counted as `suppressed`.
+    never the result. `max_matches_per_row` bounds the results of one new row (those for which `where` holds);
+    what is beyond it is counted as `suppressed`.
 
     `shards` divides the keys (default: Spark's number of shuffle partitions; one where a window counts the rows of a
     whole stream); it is fixed for the life of a checkpoint.

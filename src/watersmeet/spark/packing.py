@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.kernels.hashing import split_rows
 from watersmeet.model import blocks
 from watersmeet.model.batches import BEFORE_ALL, NO_TIME, micros, no_rows
 from watersmeet.model.lags import Lags
@@ -26,8 +25,9 @@ from watersmeet.model.punctuations import Clustered, Ordered
 from watersmeet.model.queries import StreamSpec
 from watersmeet.spark.measuring import Measuring
 from watersmeet.spark.punctuations import TELLER, flag, part
-from watersmeet.state.keys import Bools, Int64s, encode
+from watersmeet.state.keys import encode
 from watersmeet.state.order import Order
+from watersmeet.state.shards import split
 
 WHERE = pa.field("watersmeet position", pa.int64())  # the partition of a row, and its number there
 ROW_BITS = 40
@@ -238,28 +238,7 @@ class Packer:
 
     def _split(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Rows by the shard of their key."""
-        n, shards = rows.num_rows, len(self.ids)
-        if shards == 1 or not n:
-            return [rows] + [rows.slice(0, 0)] * (shards - 1)
-        order, starts = np.empty(n, np.int64), np.zeros(shards + 1, np.int64)
-        split_rows(encode([rows.column(k) for k in self.spec.key]).words, shards, order, starts)
-        rows = rows.take(pa.array(order))
-        return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
-
-
-@dataclass(frozen=True)
-class Home:
-    """Tells which words are keys of one of several shards, as `Packer` divides them."""
-
-    index: int
-    shards: int
-
-    def __call__(self, words: Int64s) -> Bools:
-        order, starts = np.empty(words.size, np.int64), np.zeros(self.shards + 1, np.int64)
-        split_rows(words, self.shards, order, starts)
-        mine = np.zeros(words.size, np.bool_)
-        mine[order[starts[self.index] : starts[self.index + 1]]] = True
-        return mine
+        return split(rows, lambda: encode([rows.column(k) for k in self.spec.key]).words, len(self.ids))
 
 
 def _latest(times: pa.Array) -> int | None:

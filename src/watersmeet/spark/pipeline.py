@@ -19,6 +19,7 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
 from watersmeet.spark import conditions, operators
 from watersmeet.spark import session as sessions
+from watersmeet.spark.analysis import Analyze, analysis
 from watersmeet.spark.choosing import algorithm_for, engine_options, refuse_unbounded, shards_for
 from watersmeet.spark.conditions import Condition
 from watersmeet.spark.counters import METRICS
@@ -27,11 +28,11 @@ from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.grouping import Grouping, grouping
 from watersmeet.spark.measuring import measuring_of
 from watersmeet.spark.oblivious import without_time
-from watersmeet.spark.order_report import Progress
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import NOTE, ShardProcessor
 from watersmeet.spark.punctuations import Sign, with_signs
+from watersmeet.spark.statistics import Given
 from watersmeet.spark.streams import Stream, aligned, same_kind
 
 
@@ -62,6 +63,8 @@ class Joined:
     condition: Column | None = None  # by which Spark filters the results, where the operator cannot
     inner: tuple[Joined, ...] = ()  # operators whose output this one joins, first to last
     hidden: tuple[str, ...] = ()  # columns that only the operators need
+    forced: bool = False  # whether the algorithm was asked for by name
+    options: tuple[str, ...] = ()  # names of the options that the algorithm was given
 
     @cached_property
     def _packed(self) -> DataFrame:
@@ -135,13 +138,23 @@ class Joined:
         """
         return as_stream(self, name, window)
 
-    def explain(self, progress: Progress | None = None) -> Explanation:
-        """What will run, what is kept how long, and what happens to late rows; `str()` of it is the text.
+    def explain(self, analyze: Analyze = False, *, statistics: Given | None = None) -> Explanation:
+        """What will run and why, what is kept how long, what that takes, and when late and unmatched rows come.
 
-        With a `progress` of the running query (``query.lastProgress``) it also tells what the order of three streams
-        or more costs with the rates measured, and which one would come next.
+        `str()` of it is the text, `to_dict()` the same as data, `to_svg()` a picture.
+
+        Predictions need figures of the streams: rates, keys, closings. Without any they are assumed, and the text says
+        so. `statistics` gives them, by stream (``{"bid": {"rate": 500, "keys": 2000}}``, or a static DataFrame with
+        some of the stream's rows), as the folder of a checkpoint, whose state remembers them, or as "sample" for static
+        DataFrames.
+
+        `analyze` adds what was measured beside what was predicted, and takes the figures from there: of a query, of its
+        ``lastProgress``, or of several of its progresses. True finds the query of this session that runs the join;
+        a static join is run.
         """
-        return explain(self, progress)
+        names = [s.name for s in self.query.streams]
+        found = analysis(analyze, self._rows, names, streaming=self.streaming) if analyze else None
+        return explain(self, found, statistics)
 
 
 def one_operator(
@@ -166,11 +179,14 @@ def one_operator(
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     shards = shards_for(streams, asked.shards, partitions, asked.options)
     ids = shard_ids(shards, partitions)
-    algorithm = algorithm_for(streams, asked.how, asked.options) if asked.algorithm == "auto" else asked.algorithm
-    operator = plan(query, algorithm, **engine_options(asked.options, streams, shards))
+    options = engine_options(asked.options, streams, shards)
+    forced = asked.algorithm != "auto"
+    algorithm = asked.algorithm if forced else algorithm_for(query, streams, options)
+    operator = plan(query, algorithm, **options)
     if not asked.allow_unbounded and not isinstance(operator, WOJoin):
         refuse_unbounded(streams, algorithm, listens=listens(operator))
-    joined = Joined(streams, query, ids, streaming, operator, asked.on_violation, by_spark)
+    about: dict[str, Any] = {"on_violation": asked.on_violation, "forced": forced, "options": tuple(options)}
+    joined = Joined(streams, query, ids, streaming, operator, condition=by_spark, **about)
     if by_spark is not None:
         conditions.check(by_spark, joined._columns, spark)
     return joined

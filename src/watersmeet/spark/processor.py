@@ -33,10 +33,12 @@ from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.spark.inbox import Inbox
 from watersmeet.spark.measuring import measuring_of
-from watersmeet.spark.ordering import order_of
+from watersmeet.spark.shard_report import about_news, about_states
+from watersmeet.spark.watching import watch
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.shards import Home
 
 #: Kinds of rows that leave the operator.
 RESULT, LATE, VIOLATION, PUNCTUATION, STATS = 0, 1, 2, 3, 9
@@ -119,8 +121,8 @@ class ShardProcessor(StatefulProcessor):
         batches = self._decode(rows)
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with _Working(self.join, header, store, packing.Home(self.ids.index(shard), len(self.ids))) as working:
-            order = order_of(self.join, working.join, ended=self.ended)
+        with _Working(self.join, header, store, Home(self.ids.index(shard), len(self.ids))) as working:
+            watched = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
@@ -130,10 +132,11 @@ class ShardProcessor(StatefulProcessor):
             if self.on_violation == "error":
                 _refuse_violations(working.join)
                 _refuse_rejected(self.query, batches)
-            about_order = {}
-            if order:
-                about_order = order.after(header.batches, batches)
-                timings.lap("order_us")
+            seen = {}
+            if watched:
+                seen = watched.after(header.batches, batches)
+                timings.lap("watch_us")
+            news = about_news(working.join, batches)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -150,10 +153,16 @@ class ShardProcessor(StatefulProcessor):
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
-            stats = {**counters.as_dict(), **timings.parts, **working.found, "bytes_written": store.written}
+            stats: dict[str, Any] = {
+                **counters.as_dict(),
+                **timings.parts,
+                **working.found,
+                "bytes_written": store.written,
+            }
             stats["shard"] = shard
             stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            stats |= about_order | working.join.measured() | {"progress": working.join.reached()}
+            stats |= seen | working.join.measured()
+            stats |= {"progress": working.join.reached(), "streams": about_states(working.join, news)}
             yield self.sheet.notes(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
@@ -187,9 +196,9 @@ class ShardProcessor(StatefulProcessor):
 class _Working:
     """The working state of a shard for the length of one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: packing.Home) -> None:
+    def __init__(self, join: Join, header: log.Header, store: SparkStore, home: Home) -> None:
         self.home = home
-        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0}
+        self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0, "not_kept": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
         taken = self.cache.take(tokens)
@@ -215,7 +224,7 @@ class _Working:
         self.store = store
         self.join = join.start(MappedArrays(self.folder))
         self.join.owns(self.home)
-        self.join.attach(header.segments, lambda entry: log.read_entry(store, entry).rows)
+        self.join.attach(header.segments, lambda entry: log.read(entry, store).rows)
 
     def _adopt(self, join: Join, header: log.Header, store: SparkStore, token: str) -> bool:
         """Go on from a state found in the cache, if it is the header's or can be brought there."""
@@ -233,8 +242,12 @@ class _Working:
         return False
 
     def keep(self, token: str) -> None:
-        caches.save(self.join, self.folder)
-        self.cache.keep(self.folder, token)
+        """Leave the working state to the next batch; if there is no room for it, that one rebuilds it."""
+        try:
+            caches.save(self.join, self.folder)
+            self.cache.keep(self.folder, token)
+        except OSError:  # the durable state is written: nothing is lost, and the batch goes on
+            self.found["not_kept"] = 1
         self.cache.tidy()
 
     def __enter__(self) -> _Working:

@@ -15,7 +15,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import SettingError
-from watersmeet.spark import worker_cache
+from watersmeet.spark import source, worker_cache
 
 log = logging.getLogger("watersmeet")
 
@@ -47,6 +47,7 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.python.unix.domain.socket.enabled": "true",  # the workers are on this machine: nearer than through TCP
 }
 
@@ -60,28 +61,40 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     return builder
 
 
-def session(*, master: str = "local[*]", shards: int | None = None, **spark_settings: Any) -> SparkSession:
-    """A Spark session made for Watersmeet, and a log line that says what was set.
+def session(
+    *, master: str = "local[*]", remote: str | None = None, shards: int | None = None, **spark_settings: Any
+) -> SparkSession:
+    """A Spark session made for Watersmeet, with the format `watersmeet`, and a log line that says what was set.
 
     `shards` is the number of parts in which keys are divided (default: one per core of a local master); it becomes
     ``spark.sql.shuffle.partitions``. Further settings are given with underscores for dots
     (``spark_driver_memory="4g"``) or in a dictionary: ``**{"spark.driver.memory": "4g"}``.
+
+    `remote` asks for Spark Connect in place of a `master`: the address of a server (``"sc://host"``), of which only
+    the settings of the session are changed, or ``"local[2]"``, which starts one on this machine.
     """
-    count = shards or _cores(master)
-    settings = {}
-    if master.startswith("local"):
+    place = master if remote is None else remote
+    local = place.startswith("local")
+    settings: dict[str, Any] = {}
+    if local:
         settings = dict(LOCAL)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers find what this interpreter finds
-    settings["spark.sql.shuffle.partitions"] = str(count)
+    count = shards or (_cores(place) if local or remote is None else None)
+    if count is not None:
+        settings["spark.sql.shuffle.partitions"] = str(count)
     settings |= {name.replace("_", ".") if "." not in name else name: str(v) for name, v in spark_settings.items()}
-    builder = configure(SparkSession.builder.master(master).appName("watersmeet"))
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder
+    builder = builder.master(master).appName("watersmeet") if remote is None else builder.remote(remote)
+    known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED | settings
+    for name, value in known.items():
+        if local or remote is None or name.startswith("spark.sql."):  # what a server is started with is its own affair
+            builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if master.startswith("local"):
+    source.register(spark)
+    if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
-    Thread(target=_warm_up, args=(spark, count), daemon=True).start()
-    log.info("session on %s with %d shards; set: %s", master, count, ", ".join([*REQUIRED, *ADVISED, *settings]))
+    Thread(target=_warm_up, args=(spark, count or 1), daemon=True).start()
+    log.info("session on %s with %s shards; set: %s", place, count or "the server's", ", ".join(known))
     return spark
 
 

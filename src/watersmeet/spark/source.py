@@ -1,15 +1,17 @@
 """`spark.readStream.format("watersmeet")`: made-up streams to join, as a Spark data source.
 
-    register(spark)
     bids = spark.readStream.format("watersmeet").option("workload", "bids").option("rate", 20_000).load()
+
+`wm.session` makes the format known to its session; any other session needs `register(spark)` first.
 
 Options: `workload` (a name in `watersmeet.workload.STREAMS`), `partitions` (tasks per batch, 2), `seconds` (the stream
 ends after so much stream time; default: never), `batch_seconds` (so much of it in each batch but the last, and the
-first batch is there at once; default: all that is there), `speed` (seconds of stream time per second on the clock, 1;
-"inf": as fast as batches are taken), and everything the workload itself takes, such as `rate`, `seed` and `delay`.
+first batch is there at once; default: all that is there) or `rows_per_batch` (the same, as the rows that come in that
+time on average), `speed` (seconds of stream time per second on the clock, 1; "inf": as fast as batches are taken), and
+everything the workload itself takes, such as `rate`, `seed` and `delay`.
 
 An offset is a stream time, `{"micros": 2500000}`, and the rows follow from it alone: a query that starts again reads
-exactly the rows that it would have read.
+exactly the rows that it would have read, whatever the number of partitions.
 """
 
 from __future__ import annotations
@@ -66,8 +68,12 @@ class SourceOptions:
         partitions = int(_positive(rest, "partitions", "2", whole=True))
         end = _positive(rest, "seconds", "inf") * SECOND
         speed = _positive(rest, "speed", "1")
+        if "batch_seconds" in rest and "rows_per_batch" in rest:
+            raise QueryError("options `batch_seconds` and `rows_per_batch` both say how long a batch is; give one.")
         batch_seconds = _positive(rest, "batch_seconds", "inf")
-        return cls(STREAMS[workload](rest), partitions, end, speed, batch_seconds)
+        rows = _positive(rest, "rows_per_batch", "inf")
+        stream = STREAMS[workload](rest)
+        return cls(stream, partitions, min(end, stream.end), speed, min(batch_seconds, rows / stream.rate))
 
     def cut(self, start: int, end: int) -> list[Interval]:
         """[start, end) in equal pieces, one per partition; empty pieces are left out."""
@@ -133,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         began, latest = start["micros"], min(self._available(start["micros"]), self.options.end)
         if not isinstance(limit, ReadAllAvailable):  # our own limit, the rows of `batch_seconds`, comes back
-            full = min(began + micros(self.options.batch_seconds), self.options.end)
+            full = min(began + max(1, micros(self.options.batch_seconds)), self.options.end)
             latest = full if full <= latest else began
         if latest == inf:
             raise QueryError(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
-import watersmeet as wm
 from watersmeet.errors import QueryError
 from watersmeet.model.spark_sql import SparkSQL
 from watersmeet.query.lowering import Known, Plan, Side, lower
+from watersmeet.query.pointing import error
 from watersmeet.query.reader import read
 from watersmeet.spark import conditions
 from watersmeet.spark.grouping import Grouped
+from watersmeet.spark.joining import join
 from watersmeet.spark.pipeline import Joined
 from watersmeet.spark.processor import KIND, NOTE, RESULT
 from watersmeet.spark.punctuations import expression
@@ -97,18 +101,37 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
     asked = read(query, columns, windows, case_sensitive=case)
     by_name = {one.name: streams[one.stream] for one in asked.inputs}
     plan = lower(query, asked, {name: Known(s.time, s.order_by) for name, s in by_name.items()})
+    meant = all(one.window is not None for one in asked.inputs)
+    try:
+        return _planned(plan, streams, allow_unbounded=meant)
+    except AnalysisException as wrong:
+        raise _refusal(query, wrong) from wrong
+
+
+def _planned(plan: Plan, streams: dict[str, Stream], *, allow_unbounded: bool) -> Joined | Grouped:
     sides = [_below(side, streams[side.stream]) for side in plan.sides]
-    options: dict[str, Any] = {} if plan.every is None else {"algorithm": "general_lazy", "every": plan.every}
-    joined = wm.join(
+    options: dict[str, Any] = {} if plan.every is None else {"every": plan.every}
+    joined = join(
         *sides,
         on=plan.on,
         how=plan.how,
         where=None if plan.where is None else plan.where.sql(SparkSQL),
         window="auto" if plan.auto else None,
-        allow_unbounded=all(one.window is not None for one in asked.inputs),
+        allow_unbounded=allow_unbounded,
         **options,
     )
     return _above(joined, plan)
+
+
+def _refusal(text: str, wrong: AnalysisException) -> QueryError:
+    """What Spark does not know, shown where it stands in the query."""
+    about = wrong.getMessageParameters() or {}
+    word = (about.get("routineName") or about.get("functionName") or about.get("objectName") or "").strip("`")
+    found = re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) if word else None
+    place = (found.start(), found.end() - 1) if found else (0, 0)
+    if (wrong.getCondition() or "").startswith("UNRESOLVED_ROUTINE"):
+        return error(text, place, f"Spark has no function `{word}`.", "functions are those of Spark SQL.")
+    return error(text, place, conditions.brief(wrong), "expressions are those of Spark SQL; see docs/cql.md.")
 
 
 def _below(side: Side, source: Stream) -> Stream:
@@ -156,11 +179,20 @@ def _above(joined: Joined, plan: Plan) -> Joined | Grouped:
         joined = replace(joined, condition=condition)
     outputs = tuple((name, _column(e)) for name, e in plan.outputs)
     if not plan.by:
+        _analysed(joined, outputs)
         return SelectedJoin(**_fields(joined), outputs=outputs)
     emit = "update" if plan.updates else "final"
     grouped = joined.group_by(*plan.by).agg(emit=emit, **dict(plan.aggregates))
     having = None if plan.having is None else _column(plan.having)
+    _analysed(grouped, outputs if having is None else (*outputs, ("having", having)))
     return SelectedGroups(**_fields(grouped), outputs=outputs, having=having)
+
+
+def _analysed(of: Joined | Grouped, outputs: Outputs) -> None:
+    """Have Spark say now what it would say of the outputs when the query starts."""
+    spark = (of if isinstance(of, Joined) else of.joined).streams[0].df.sparkSession
+    rows = spark.createDataFrame([], StructType(of._columns))
+    rows.select(*(column.alias(str(n)) for n, (_, column) in enumerate(outputs))).columns  # noqa: B018
 
 
 def _told(rows: DataFrame, outputs: Outputs) -> DataFrame:

@@ -28,17 +28,20 @@ def base() -> Path:
 
 
 def application_cache() -> Cache:
-    """The cache that all workers of this application on this machine share.
+    """The cache that all workers of one JVM (the driver of a local master, an executor) share.
 
-    It is named after the folder that Spark gives the application and deletes with it, so what a killed application
-    left is known by an owner that is gone, and removed by the next one.
+    It is named after the folder that Spark gives the driver or the executor, and remembers that JVM. What a killed one
+    left is known by an owner that is gone, and removed by the next one. A standalone cluster keeps the folders of its
+    executors for days, so the folder alone would not tell.
     """
     owner = os.path.abspath(SparkFiles.getRootDirectory()) if _in_spark() else f"process {os.getpid()}"
     root = folder(owner)
     if not (root / OWNER).exists():
         sweep()
         root.mkdir(mode=0o700, exist_ok=True)
-        (root / OWNER).write_text(owner)
+        whole = root / f"{OWNER}-{os.getpid()}"
+        whole.write_text("\n".join([owner, *_jvm()]))
+        whole.rename(root / OWNER)  # who sweeps must not read half of a name
     room = os.statvfs(root)
     return Cache(root / "states", min(LIMIT, room.f_blocks * room.f_frsize // 2))
 
@@ -63,7 +66,38 @@ def sweep() -> None:
             owner = (root / OWNER).read_text()
         except OSError:
             continue  # being made, or being removed
-        kind, _, pid = owner.partition(" ")
-        gone = not Path(f"/proc/{pid}").exists() if kind == "process" else not Path(owner).exists()
-        if gone:
+        if _gone(*owner.split("\n")):
             remove(root)
+
+
+def _gone(owner: str, *jvm: str) -> bool:
+    kind, _, pid = owner.partition(" ")
+    if kind == "process":
+        return not Path(f"/proc/{pid}").exists()
+    return not Path(owner).exists() or any(_started(process.partition(" ")[0]) != process for process in jvm)
+
+
+def _jvm() -> list[str]:
+    """The JVM that this process works for, by number and start; none where the system does not tell."""
+    pid = os.getpid()
+    try:
+        while pid > 1:
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                return [_started(str(pid)) or ""]
+            pid = int(_fields(str(pid))[1])
+    except OSError:
+        pass
+    return []
+
+
+def _started(pid: str) -> str | None:
+    """A process by its number and the moment of its start: numbers are used again. None if there is none such."""
+    try:
+        return f"{pid} {_fields(pid)[19]}"
+    except OSError:
+        return None
+
+
+def _fields(pid: str) -> list[str]:
+    """What the system tells of a process, from its state on; before it stands a name, which may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -45,15 +45,16 @@ def write(
         )
     if not (results or late or punctuations):
         raise QueryError("`write` has no sink.", hint="give `results`, `late` or `punctuations`.")
-    columns = [operators.quoted(name) for name in joined.names]
-    kind = F.when(F.col(KIND) == LATE, "late").otherwise("violation").alias("kind")
-    sinks = (
-        (results, (RESULT,), columns),
-        (late, (LATE, VIOLATION), [*operators.about(), kind]),
-        (punctuations, (PUNCTUATION,), operators.about()),
-    )
+    names = joined.names
 
     def split(batch: DataFrame, number: int) -> None:
+        columns = [operators.quoted(name) for name in names]
+        kind = F.when(F.col(KIND) == LATE, "late").otherwise("violation").alias("kind")
+        sinks = (
+            (results, (RESULT,), columns),
+            (late, (LATE, VIOLATION), [*operators.about(), kind]),
+            (punctuations, (PUNCTUATION,), operators.about()),
+        )
         batch.persist()
         batch.count()  # all of it, even if a sink looks at a part: what is not computed writes no state
         try:

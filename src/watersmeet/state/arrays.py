@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from watersmeet.errors import MemoryLimitError
 
 AnyArray = npt.NDArray[Any]
 
@@ -38,6 +41,19 @@ class HeapArrays:
         return larger
 
 
+def _make_room(handle: int, size: int, path: Path) -> None:
+    """Have all bytes of the file now: a full disk is an error here, not a bus error later."""
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise MemoryLimitError(
+            f"the working state does not fit: {path.parent.parent} has no room for {size} bytes more.",
+            hint="make room there, or give the state less to keep: shorter windows, punctuations.",
+        ) from error
+
+
 class MappedArrays:
     """Arrays in files of one folder, shared by whoever maps them. Growing one copies nothing."""
 
@@ -62,7 +78,7 @@ class MappedArrays:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.fstat(handle).st_size < size:
-                os.posix_fallocate(handle, 0, size)  # a full disk is an error here, not a bus error later
+                _make_room(handle, size, path)
             return np.frombuffer(mmap.mmap(handle, size), kind)
         finally:
             os.close(handle)

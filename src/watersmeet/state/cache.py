@@ -111,16 +111,20 @@ def save(join: HasState, folder: Path) -> None:
     for file in folder.glob("*.arrow"):
         if file.name not in held:
             file.unlink()
-    files = [file.name for file in folder.iterdir()]
+    files = {file.name: file.stat().st_size for file in folder.iterdir() if file.name != CONTENTS}
     contents = {"progress": join.progress, "notes": join.notes(), "segments": segments, "files": files}
     (folder / CONTENTS).write_text(json.dumps(contents))
 
 
 def complete(folder: Path) -> bool:
-    """Whether all is there that was saved: temporary folders are tidied up by others, too."""
+    """Whether all is there that was saved, to the last byte: temporary folders are tidied up by others, too.
+
+    A file that is shorter than it was must not be mapped: what reads behind its end is killed.
+    """
     try:
-        return all((folder / name).exists() for name in json.loads((folder / CONTENTS).read_text())["files"])
-    except FileNotFoundError:
+        files = json.loads((folder / CONTENTS).read_text())["files"]
+        return all((folder / name).stat().st_size == size for name, size in files.items())
+    except (FileNotFoundError, ValueError):
         return False
 
 

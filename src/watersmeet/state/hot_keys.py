@@ -18,6 +18,22 @@ CAPACITY = 32
 SAMPLE = 1024
 
 
+def drawn(which: Int64s, seed: int) -> Int64s:
+    """`SAMPLE` of these tuples, some of them perhaps twice; the same for the same seed."""
+    return which[np.random.default_rng(seed).integers(0, which.size, SAMPLE)]
+
+
+def hottest_rows(words: Int64s, which: Int64s, most: int) -> list[tuple[int, float]]:
+    """Of the keys that several of the tuples `which` have the most frequent: a row with each, and its share of them.
+
+    Of more than `SAMPLE` tuples that many are looked at.
+    """
+    some = drawn(which, int(which.size)) if which.size > SAMPLE else which
+    _, first, counts = np.unique(words[some], return_index=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:most]
+    return [(int(some[first[k]]), float(counts[k] / some.size)) for k in order if counts[k] > 1]
+
+
 class HotKeys:
     """Counters of Misra and Gries, a batch at a time, over words of keys.
 
@@ -41,7 +57,7 @@ class HotKeys:
         each = 1.0
         if which.size > SAMPLE:
             each = which.size / SAMPLE
-            which = which[np.random.default_rng(self._drawn_from).integers(0, which.size, SAMPLE)]
+            which = drawn(which, self._drawn_from)
         found, counts = np.unique(words[which], return_counts=True)
         self._join(found, counts.astype(np.float64) * each, float(which.size * each))
 

@@ -142,10 +142,16 @@ class Header:
                 "the state's header is not what was written (checksum differs).",
                 hint="restore the checkpoint from a copy; nothing was changed.",
             )
-        said = json.loads(body)
-        said["segments"] = [Entry(**e) for e in said["segments"]]
-        said["versions"] = [Version(**v) for v in said["versions"]]
-        return cls(**said)
+        try:
+            said = json.loads(body)
+            said["segments"] = [Entry(**e) for e in said["segments"]]
+            said["versions"] = [Version(**v) for v in said["versions"]]
+            return cls(**said)
+        except (ValueError, TypeError, KeyError) as error:
+            raise StateCorruptError(
+                f"the state's header is not a header of this format ({error}).",
+                hint="restore the checkpoint from a copy; nothing was changed.",
+            ) from error
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
@@ -244,18 +250,8 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
     return True
 
 
-def _restore(join: HasState, entry: Entry, store: Store) -> None:
-    if entry.kind in join.apart:
-        return
-    segment = read_entry(store, entry)
-    if entry.kind == "rows":
-        join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
-    else:
-        join.replay(Delta(entry.kind, entry.stream, segment.rows))
-
-
-def read_entry(store: Store, entry: Entry) -> Segment:
-    """The segment that a header lists."""
+def read(entry: Entry, store: Store) -> Segment:
+    """A segment that a header lists, or an error if it is not there, or not what was written."""
     data = store.read_segment(entry.id)
     if data is None:
         raise StateCorruptError(
@@ -263,6 +259,16 @@ def read_entry(store: Store, entry: Entry) -> Segment:
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
     return unpack(entry.id, data, entry.checksum)
+
+
+def _restore(join: HasState, entry: Entry, store: Store) -> None:
+    if entry.kind in join.apart:
+        return
+    segment = read(entry, store)
+    if entry.kind == "rows":
+        join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
+    else:
+        join.replay(Delta(entry.kind, entry.stream, segment.rows))
 
 
 def commit(join: HasState, header: Header, store: Store) -> Header:

@@ -139,15 +139,15 @@ class Promises(RememberedKeys):
     def notes(self) -> dict[str, Any]:
         return super().notes() | {
             "newest": self.newest,
-            "newest_keys": _packed(self.newest_keys),
-            "open_keys": _packed(self.open_keys),
+            "newest_keys": packed(self.newest_keys),
+            "open_keys": packed(self.open_keys),
             "largest": to_json(self.largest),
         }
 
     def recall(self, notes: dict[str, Any]) -> None:
         super().recall(notes)
         self.newest, self.largest = notes["newest"], from_json(notes["largest"])
-        self.newest_keys, self.open_keys = _unpacked(notes["newest_keys"]), _unpacked(notes["open_keys"])
+        self.newest_keys, self.open_keys = unpacked(notes["newest_keys"]), unpacked(notes["open_keys"])
 
 
 def row_ranks(rows: pa.RecordBatch) -> Int64s:
@@ -204,9 +204,9 @@ def _exact(keys: Keys, i: int) -> tuple[int, bytes]:
     return int(keys.words[i]), keys.data[keys.offsets[i] : keys.offsets[i + 1]].tobytes()
 
 
-def _packed(rows: pa.RecordBatch | None) -> str | None:
+def packed(rows: pa.RecordBatch | None) -> str | None:
     return None if rows is None else base64.b64encode(pack(rows)).decode()
 
 
-def _unpacked(text: str | None) -> pa.RecordBatch | None:
+def unpacked(text: str | None) -> pa.RecordBatch | None:
     return None if text is None else pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()

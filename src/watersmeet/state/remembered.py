@@ -49,6 +49,11 @@ class RememberedKeys(ClosedKeys):
         self.forgotten = 0
         self.rewrite = False  # make all closings durable anew, because some were merged or forgotten
 
+    @property
+    def remembered(self) -> int:
+        """How many closings are remembered: single keys, and ranges."""
+        return self.lists.closings + sum(len(ranges) for ranges in (self.ranges, self.merged) if ranges is not None)
+
     # ------------------------------------------------------------ forgetting
 
     def release(self, effect: Effect) -> None:

@@ -47,7 +47,13 @@ def unpack(id: int, data: pa.Buffer | bytes, checksum: int, *, verify: bool = Tr
             f"segment {id} of the state is not what was written (checksum {zlib.crc32(view):08x}, not {checksum:08x}).",
             hint="restore the checkpoint from a copy; nothing was changed.",
         )
-    rows = pa.ipc.open_stream(data).read_next_batch()
+    try:
+        rows = pa.ipc.open_stream(data).read_next_batch()
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise StateCorruptError(
+            f"segment {id} of the state is not an Arrow stream.",
+            hint="restore the checkpoint from a copy; nothing was changed.",
+        ) from error
     return Segment(id, rows, rows.nbytes, checksum)
 
 

@@ -1,20 +1,18 @@
-"""The made streams as Arrow tables, by name: what the Spark source, the benchmarks and the demo read."""
+"""The made streams as Arrow tables: what the Spark source, the benchmarks and the demo read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.errors import QueryError
 from watersmeet.workload.arrivals import Columns
-from watersmeet.workload.auctions import AuctionHouse
-from watersmeet.workload.drifting import Drifting
 
 ORIGIN = 1_767_225_600_000_000  # stream time 0 is 2026-01-01 00:00 UTC
 
@@ -44,6 +42,39 @@ WIDE = pa.schema(
     + [(f"measure_{i}", pa.float64()) for i in range(3)]
     + [(f"label_{i}", pa.string()) for i in range(3)]
 )
+PERSONS = pa.schema(
+    [
+        ("person_id", pa.int64()),
+        ("name", pa.string()),
+        ("city", pa.string()),
+        ("state", pa.string()),
+        ("registered_at", _TIMESTAMP),
+    ]
+)
+NEXMARK_AUCTIONS = pa.schema(
+    [
+        ("auction_id", pa.int64()),
+        ("item_name", pa.string()),
+        ("initial_bid", pa.int64()),
+        ("reserve", pa.int64()),
+        ("opened_at", _TIMESTAMP),
+        ("expires_at", _TIMESTAMP),
+        ("seller", pa.int64()),
+        ("category", pa.int64()),
+    ]
+)
+NEXMARK_BIDS = pa.schema(
+    [
+        ("auction_id", pa.int64()),
+        ("bidder", pa.int64()),
+        ("price", pa.int64()),
+        ("bid_at", _TIMESTAMP),
+        ("closed", pa.bool_()),
+    ]
+)
+PUNCTUATED = pa.schema([("key", pa.int64()), ("ts", _TIMESTAMP), ("n", pa.int64()), ("closed", pa.bool_())])
+KEYED = pa.schema([("key", pa.int64()), ("ts", _TIMESTAMP)])
+SCRAMBLED = pa.schema([("at", _TIMESTAMP), ("epoch", pa.int64()), ("reading", pa.float64())])
 
 
 @dataclass(frozen=True)
@@ -54,6 +85,7 @@ class TableStream:
     rate: float
     columns: Callable[[int, int], Columns]
     convert: Callable[[Columns, pa.Schema], pa.Table]
+    end: float = inf  # microseconds of stream time; inf if the stream never ends
 
     def table(self, start: int, end: int) -> pa.Table:
         """The rows delivered in [start, end) microseconds of stream time."""
@@ -67,10 +99,20 @@ def plain_table(columns: Columns, schema: pa.Schema) -> pa.Table:
 
 def bid_table(columns: Columns, schema: pa.Schema) -> pa.Table:
     """Bids with NULL for the bidder and the price of an end marker: nobody bids there."""
-    table, bid = plain_table(columns, schema), pa.array(~columns["closed"])
-    for name in ("bidder", "price"):
+    return _without(columns, schema, "bidder", "price")
+
+
+def punctuated_table(columns: Columns, schema: pa.Schema) -> pa.Table:
+    """Tuples and punctuations; a punctuation has no number."""
+    return _without(columns, schema, "n")
+
+
+def _without(columns: Columns, schema: pa.Schema, *names: str) -> pa.Table:
+    """NULL in these columns where a row is a punctuation."""
+    table, is_tuple = plain_table(columns, schema), pa.array(~columns["closed"])
+    for name in names:
         place = schema.get_field_index(name)
-        table = table.set_column(place, schema.field(place), pc.if_else(bid, table[name], None))
+        table = table.set_column(place, schema.field(place), pc.if_else(is_tuple, table[name], None))
     return table
 
 
@@ -94,53 +136,3 @@ def _array(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pa.array(values + ORIGIN).cast(kind)
     return pa.array(values, kind)
-
-
-def _auctions(options: Mapping[str, str]) -> TableStream:
-    house = _made(AuctionHouse, options)
-    return TableStream(AUCTIONS, house.auctions_per_second, house.auctions, plain_table)
-
-
-def _bids(options: Mapping[str, str]) -> TableStream:
-    house = _made(AuctionHouse, options)
-    return TableStream(BIDS, house.bids_per_second, house.bids, bid_table)
-
-
-def _drifting(side: str, *, wide: bool) -> Callable[[Mapping[str, str]], TableStream]:
-    def make(options: Mapping[str, str]) -> TableStream:
-        made = _made(Drifting, options)
-        columns = made.left if side == "left" else made.right
-        return TableStream(WIDE if wide else NARROW, made.rate, columns, wide_table if wide else plain_table)
-
-    return make
-
-
-STREAMS: dict[str, Callable[[Mapping[str, str]], TableStream]] = {
-    "auctions": _auctions,
-    "bids": _bids,
-    "left": _drifting("left", wide=False),
-    "right": _drifting("right", wide=False),
-    "wide_left": _drifting("left", wide=True),
-    "wide_right": _drifting("right", wide=True),
-}
-
-Made = TypeVar("Made", AuctionHouse, Drifting)
-
-
-def _made(kind: type[Made], options: Mapping[str, str]) -> Made:
-    """A workload from options in text, each read as the type of the field's default."""
-    known: dict[str, Any] = {field.name: type(field.default) for field in fields(kind)}
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise QueryError(
-            f"the workload {kind.__name__} has no option `{'`, `'.join(unknown)}`.",
-            hint=f"it takes {', '.join(known)}.",
-        )
-    return kind(**{name: _number(name, text, known[name]) for name, text in options.items()})
-
-
-def _number(name: str, text: str, kind: Any) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise QueryError(f"option `{name}` is {text!r}, which is not a number of type {kind.__name__}.") from None

@@ -1,0 +1,177 @@
+"""NEXMark's joins on Spark: Watersmeet and Spark's own join, each result compared with DuckDB's.
+
+    python -m benchmarks.nexmark [--quick] [--only QUERY] [--out DIR]
+    python -m benchmarks.nexmark --redraw        tables and README again from the last results
+
+Each run has a fresh process with a fresh JVM; the contenders of a query take turns.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks import cases, data, report
+from benchmarks.nexmark_queries import QUERIES
+from benchmarks.nexmark_run import CONTENDERS, FULL, QUICK, Size, make
+from benchmarks.processes import measured
+from benchmarks.report import Table
+from benchmarks.spark import RESULTS, circumstances
+
+COLUMNS = ("contender", "events/s", "×", "state rows", "× ", "state, MB", "×  ", "results", "as DuckDB")
+LEGEND = """events/s: rows of all inputs of the query, over the time of the steady batches, trigger to commit, results
+written as Parquet; state: the largest at the end of a steady batch, as each reports it itself, open groups included; ×:
+Watersmeet's events over the contender's, the contender's state over Watersmeet's; as DuckDB: results compared row by
+row, as bags."""
+
+
+def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
+    size = QUICK if quick else FULL
+    make(size)
+    found = {}
+    with Progress(console=console) as progress:
+        bar = progress.add_task("", total=len(names) * len(CONTENDERS))
+        for name in names:
+            case = {"about": QUERIES[name].about, "quick": quick, "size": about(size)} | circumstances()
+            runs = []
+            for contender in CONTENDERS:
+                progress.update(bar, description=f"{name}: {contender}")
+                runs.append(run_one(name, contender, quick))
+                if "error" in runs[-1]:
+                    progress.console.print(f"[red]{name}, {contender}: {runs[-1]['error']}")
+                progress.advance(bar)
+            found[name] = case | {"runs": runs}
+    return found
+
+
+def run_one(query: str, contender: str, quick: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.nexmark_run", query, contender] + ["--quick"] * quick
+    outcome = measured(command, data.scratch("logs") / f"nexmark-{query}-{contender}.log")
+    return {"query": query, "contender": contender} | outcome
+
+
+def about(size: Size) -> str:
+    return (
+        f"{size.rate:,} events a second of event time, batches of {size.seconds} s, {size.in_flight:,} auctions in "
+        f"flight, which last {size.longest_seconds} s at most; {size.warm_up} batches to warm up, {size.steady} steady"
+    )
+
+
+def speed(run: dict[str, Any]) -> float | None:
+    """Rows a second over the steady batches."""
+    steady = [b for b in run.get("batches", ()) if b["phase"] == "steady"]
+    return (
+        sum(b["rows"] for b in steady) / sum(b["durations"]["triggerExecution"] for b in steady) * 1e3
+        if steady
+        else None
+    )
+
+
+def state(run: dict[str, Any], field: str) -> float | None:
+    """The largest state of the steady batches; groups count as rows."""
+    steady = [b for b in run.get("batches", ()) if b["phase"] == "steady"]
+    groups = [b["watersmeet"].get("open_groups", 0) if field == "state_rows" else 0 for b in steady]
+    return max((b[field] + g for b, g in zip(steady, groups, strict=True)), default=None)
+
+
+def query_table(name: str, case: dict[str, Any]) -> Table:
+    ours = next(run for run in case["runs"] if run["contender"] == cases.WATERSMEET)
+    rows = [_row(run, ours) for run in case["runs"]]
+    failures = [f"{run['contender']} failed: {run['error']}." for run in case["runs"] if "error" in run]
+    lacks = f"What Spark's own join lacks here: {QUERIES[name].native_lacks.lower()}."
+    return Table(name, " ".join([f"{case['about'].capitalize()}.", lacks, *failures]), COLUMNS, rows)
+
+
+def _row(run: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
+    if "error" in run:
+        return (run["contender"], "failed", *("–" for _ in COLUMNS[2:]))
+    rows, size = state(run, "state_rows"), state(run, "state_bytes")
+    wrong = f"{run['missing']:,} missing, {run['unexpected']:,} too many"
+    return (
+        run["contender"],
+        f"{speed(run):,.0f}",
+        _ratio(speed(ours), speed(run)),
+        f"{rows:,.0f}",
+        _ratio(rows, state(ours, "state_rows")),
+        f"{(size or 0) / 1e6:.2f}",
+        _ratio(size, state(ours, "state_bytes")),
+        f"{run['results']:,}",
+        "equal" if run["missing"] == run["unexpected"] == 0 else wrong,
+    )
+
+
+def _ratio(over: float | None, under: float | None) -> str:
+    return "–" if over is None or not under else f"{over / under:.2f}"
+
+
+def summary(results: dict[str, Any]) -> Table:
+    """How Watersmeet compares with the better of Spark's two, query by query."""
+    rows = []
+    for name, case in results["queries"].items():
+        good = {run["contender"]: run for run in case["runs"] if "error" not in run}
+        ours = good.pop(cases.WATERSMEET, {})
+        fastest = max((s for run in good.values() if (s := speed(run))), default=None)
+        durable = speed(good.get(cases.NATIVE_ROCKSDB, {}))
+        smallest = min((s for run in good.values() if (s := state(run, "state_rows"))), default=None)
+        equal = all(run["missing"] == run["unexpected"] == 0 for run in case["runs"] if "error" not in run)
+        rows.append(
+            (
+                name,
+                _ratio(speed(ours), durable),
+                _ratio(speed(ours), fastest),
+                _ratio(smallest, state(ours, "state_rows")),
+                ("all equal" if equal else "not all equal") + (", some failed" if len(good) < 2 or not ours else ""),
+            )
+        )
+    columns = ("query", "× Spark, RocksDB", "× Spark, the faster", "Spark's state rows ×", "results and DuckDB's")
+    return Table(
+        "NEXMark", "Ratios of events a second, and of rows in state; above 1 is for Watersmeet.", columns, rows
+    )
+
+
+def tables(results: dict[str, Any]) -> list[Table]:
+    return [summary(results), *(query_table(name, case) for name, case in results["queries"].items())]
+
+
+def markdown(results: dict[str, Any]) -> str:
+    first, *others = (table.markdown() for table in tables(results))
+    sizes = list(dict.fromkeys(case["size"] for case in results["queries"].values()))
+    where = report.conditions({"cases": results["queries"]})
+    loads = f"Measured on:\n\n{where}\n\n{'; '.join(sizes)}.\n"
+    return "\n".join([loads, first, f"How to read the tables. {LEGEND}\n", *others])
+
+
+def write(results: dict[str, Any], folder: Path, console: Console) -> None:
+    """Tables of the results in a folder; the README too, when they are the ones it shows."""
+    (folder / "nexmark.md").write_text(markdown(results))
+    if folder == RESULTS:
+        report.fill("nexmark", markdown(results))
+    for table in tables(results):
+        console.print(table.rich())
+    console.print(f"Written to {folder}: nexmark.json, nexmark.md")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small part of the data: does everything run?")
+    parser.add_argument("--only", action="append", choices=QUERIES, metavar="QUERY", help=f"of {', '.join(QUERIES)}")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, quick: .bench")
+    parser.add_argument("--redraw", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    folder = (options.out or (data.scratch("results") if options.quick else RESULTS)).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    stored, console = folder / "nexmark.json", Console()
+    results = json.loads(stored.read_text()) if stored.exists() else {"queries": {}}
+    if not options.redraw:
+        found = results["queries"] | run_all(options.only or list(QUERIES), options.quick, console)
+        results["queries"] = {name: found[name] for name in QUERIES if name in found}
+        stored.write_text(json.dumps(results, indent=1))
+    write(results, folder, console)
+
+
+if __name__ == "__main__":
+    main()

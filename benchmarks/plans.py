@@ -1,0 +1,225 @@
+"""Plans against each other on one load: which the optimiser takes, what all of them count, how long they take."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from watersmeet.cost.figures import LIST_BYTES, assumed
+from watersmeet.cost.machine import DEFAULT, Machine
+from watersmeet.cost.parameters import KEY_BYTES, Order, Parameters
+from watersmeet.cost.work import Work
+from watersmeet.joins import listens, plan
+from watersmeet.model.batches import Batch
+from watersmeet.optimizer.order import best_order, cost_of, heuristic
+from watersmeet.optimizer.plan import Plan
+from watersmeet.optimizer.planner import make_plan
+from watersmeet.spark.watching import Watch
+from watersmeet.state import log
+from watersmeet.state.value_lists import ValueLists
+from watersmeet.workload.steady import Steady
+
+#: Seconds of event time of a run, a batch each; the figures are those of the first third, the state that of the last.
+SECONDS = 18
+#: Orders of a join that are tried: all of four streams, of more as many of them.
+MOST_ORDERS = 24
+#: Windows are not scanned where that would look at more tuples in a second; nor are plans run again that took so many
+#: times as long as the fastest.
+MOST_SCANNED, HOPELESS = 2e6, 3.0
+#: Joins of one and the other kind that are tried beside each other, with their options.
+OF_TWO: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("hash", {}),
+    ("pwjoin", {}),
+    ("nested_loop", {}),
+    ("windowed_hash", {"buckets": 16}),
+    ("windowed_hash", {"buckets": 256}),
+    ("general_lazy", {}),
+    ("eager", {}),
+    ("eager", {"index": "scan"}),
+)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A plan: an algorithm with its options."""
+
+    algorithm: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        told = [spell(value) if key == "order" else f"{key} {value}" for key, value in self.options]
+        return ", ".join([self.algorithm, *told])
+
+    @property
+    def scans_windows(self) -> bool:
+        return self.algorithm == "nested_loop" or dict(self.options).get("index") == "scan"
+
+    @property
+    def scans(self) -> bool:
+        return self.algorithm == "windowed_hash" or self.scans_windows
+
+
+def spell(order: Any) -> str:
+    """An order by the names of the streams; one for each origin has a bar between them."""
+    if isinstance(order[0], tuple):
+        return "|".join(map(spell, order))
+    return "".join("abcdefgh"[i] for i in order)
+
+
+def contenders(streams: Steady) -> list[Contender]:
+    """The plans that are tried: for two streams every join, for more the orders of the joins that take many."""
+    n = len(streams.rates)
+    if n == 2:
+        tried = [Contender(name, tuple(options.items())) for name, options in OF_TWO]
+        scanned = streams.rates[0] * streams.rates[1] * sum(streams.windows)
+        tried = [c for c in tried if scanned <= MOST_SCANNED or not c.scans_windows]
+        heard = (listens(plan(streams.query, c.algorithm, **dict(c.options))) for c in tried)
+        return [c for c, hears in zip(tried, heard, strict=True) if hears or not streams.closings]
+    orders = list(permutations(range(n)))
+    if len(orders) > MOST_ORDERS:
+        picked = np.random.default_rng(5).permutation(len(orders))[:MOST_ORDERS]
+        orders = [orders[i] for i in sorted(picked.tolist())]
+    ends = [orders[0], orders[-1]]
+    return [Contender("general_lazy", (("order", o),)) for o in orders] + [
+        Contender("eager", (("order", o),)) for o in ends
+    ]
+
+
+def chosen(made: Plan, n: int) -> Contender:
+    """A plan of the optimiser as something that runs; an order that all arrivals follow is told as one."""
+    options: dict[str, Any] = {}
+    if made.algorithm == "hybrid":
+        options["index"] = tuple("abcdefgh"[i] for i, kind in enumerate(made.indexes) if kind == "hash")
+    if n > 2:
+        single = next((o for o in permutations(range(n)) if one_order_of(o) == made.orders), None)
+        whole = tuple((i, *order) for i, order in enumerate(made.orders))
+        options["order"] = whole if single is None else single
+    return Contender(made.algorithm, tuple(options.items()))
+
+
+def one_order_of(order: Order) -> tuple[Order, ...]:
+    return tuple(tuple(j for j in order if j != i) for i in sorted(order))
+
+
+# ------------------------------------------------------------ running
+
+
+def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> dict[str, Any]:
+    """CPU seconds of a run, the log included, its work, and the state that it had in the last third.
+
+    Bytes are those of stored tuples; closings are remembered as well, the more of them the longer a run is.
+    """
+    query = streams.query
+    join = plan(query, contender.algorithm, **dict(contender.options)).start()
+    store, header = log.MemoryStore(), log.begin(query)
+    work, stored, size, seconds = Work(), [], [], 0.0
+    for batches in steps:
+        began = time.process_time()
+        for _ in join.step(batches):
+            pass
+        header = log.commit(join, header, store)
+        seconds += time.process_time() - began
+        entered = sum((LIST_BYTES + a.rows.nbytes / max(1, a.rows.num_rows)) * a.stored.size for a in join.arrivals)
+        said = sum(b.closings.keys.num_rows for b in batches if b.closings is not None)
+        counted = Work.counted(join.counters.as_dict(), scans=contender.scans, closings=said)
+        work += counted + Work(bytes=float(entered))
+        stored.append(join.counters.stored)
+        remembered = sum(s.lists.closings for s in join.streams if isinstance(s.lists, ValueLists))
+        size.append(sum(s.bytes for s in join.streams) - remembered * KEY_BYTES)
+    last = len(steps) * 2 // 3
+    constants = DEFAULT.of(contender.algorithm)
+    return {
+        "seconds": seconds,
+        "work": (constants.price(work) + constants.batch * len(steps)) / 1e9,
+        "probed": work.looked_at,
+        "results": work.results,
+        "stored": fmean(stored[last:]),
+        "bytes": fmean(size[last:]),
+    }
+
+
+def warm_up() -> None:
+    """Load, and the first time compile, what the plans run."""
+    for small in (Steady((20, 20), (1.0, 1.0), (9, 9)), Steady((20, 20), (1.0, 1.0), (9, 9), closings=3.0)):
+        for n in range(2, 6):
+            streams = Steady(
+                small.rates[:1] * n, small.windows[:1] * n, small.distinct[:1] * n, closings=small.closings
+            )
+            steps = list(streams.steps(3))
+            for algorithm in {c.algorithm: c for c in contenders(streams)}.values():
+                run(algorithm, streams, steps)
+
+
+def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
+    """What a first run has measured of the streams."""
+    query = streams.query
+    definition = plan(query, "pwjoin" if len(query.streams) == 2 else "general_lazy")
+    join = definition.start()
+    watched = Watch(definition, join, None)
+    store, header = log.MemoryStore(), log.begin(query)
+    for n, batches in enumerate(steps):
+        for _ in join.step(batches):
+            pass
+        watched.after(n, batches)
+        header = log.commit(join, header, store)
+    p = watched.figures()
+    return replace(p, streams=tuple(replace(s, remembered=0.0) for s in p.streams))
+
+
+def given(streams: Steady) -> Parameters:
+    """The same without a run: what the load was made with."""
+    p = assumed(streams.query)
+    each = []
+    for s, rate, window, keys in zip(p.streams, streams.rates, streams.windows, streams.distinct, strict=True):
+        distinct = min(keys + streams.closings * window, max(rate * window, 1.0))
+        each.append(replace(s, rate=rate, distinct=max(1.0, distinct), punctuation_rate=streams.closings))
+    return replace(p, streams=tuple(each))
+
+
+def judge(streams: Steady, machine: Machine, repetitions: int) -> Iterator[dict[str, Any]]:
+    """Everything about one load; yields once for each repetition, with what has been found so far."""
+    steps = list(streams.steps(SECONDS))
+    n = len(streams.rates)
+    p = figures(streams, steps[: SECONDS // 3])
+    plans = {
+        "counters": make_plan(streams.query, p, machine=DEFAULT),
+        "time": make_plan(streams.query, p, machine=machine),
+    }
+    taken = {by: chosen(made, n) for by, made in plans.items()}
+    tried = contenders(streams)
+    tried += [c for c in dict.fromkeys(taken.values()) if c not in tried]
+    by_rule = None
+    if n > 2:
+        by_rule = Contender("general_lazy", (("order", heuristic(p)),))
+        tried += [by_rule] if by_rule not in tried else []
+    made = plans["counters"]
+    found: dict[str, Any] = {
+        "streams": {
+            "rates": streams.rates,
+            "windows": streams.windows,
+            "keys": streams.distinct,
+            "closings": streams.closings,
+        },
+        "chosen": {by: c.name for by, c in taken.items()},
+        "heuristic": None if by_rule is None else by_rule.name,
+        "predicted": {"tuples": sum(made.tuples), "bytes": made.bytes, "results": made.results},
+        "predicted_given": sum(make_plan(streams.query, given(streams), machine=DEFAULT).tuples),
+        "loss": None if n == 2 else cost_of(p, one_order_of(heuristic(p))) / best_order(p).cost,
+        "plans": {},
+    }
+    for repetition in range(repetitions):
+        if repetition == 1:
+            first = {c: found["plans"][c.name]["seconds"][0] for c in tried}
+            wanted = set(taken.values()) | {by_rule}
+            tried = [c for c in tried if c in wanted or first[c] <= HOPELESS * min(first.values())]
+        for c in tried:
+            outcome = run(c, streams, steps)
+            about = found["plans"].setdefault(c.name, outcome | {"seconds": []})
+            about["seconds"].append(outcome["seconds"])
+        found["results_agree"] = len({about["results"] for about in found["plans"].values()}) == 1
+        yield found | {"repetition": repetition}

@@ -1,0 +1,162 @@
+"""The report: every figure with its set-up, its claims, whether they hold, and why not where they do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import drawing, page
+from experiments.catalogue import EXPERIMENTS
+from experiments.experiment import Claim, Experiment, Verdict
+
+Results = Mapping[str, Mapping[str, Any]]
+TITLE = "The papers' figures, redrawn"
+ABOUT = (
+    "Every figure and table of the four papers behind Watersmeet, from runs of its engine, with the papers' claims "
+    "checked by the program that draws them. A claim that does not reproduce is reported as such, with a reason. "
+    "`./run experiments` makes this page; `./run experiments --redraw` makes it again from the stored results. Times "
+    "are CPU times of one process and one shard; operators that are compared take turns. Black dotted lines are "
+    "predictions of the cost models."
+)
+
+
+UNEXPLAINED = "We have no explanation; the numbers are what there is."
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An experiment that has been run, with the verdict on each claim."""
+
+    experiment: Experiment
+    result: Mapping[str, Any]
+    verdicts: tuple[tuple[Claim, Verdict], ...]
+
+
+def judge(results: Results) -> list[Judged]:
+    """The claims of all experiments that have been run, in the order of the catalogue."""
+    judged = []
+    for id, experiment in EXPERIMENTS.items():
+        if id in results:
+            found = results[id]["found"]
+            verdicts = tuple((claim, claim.check(found)) for claim in experiment.claims)
+            judged.append(Judged(experiment, results[id], verdicts))
+    return judged
+
+
+def write(folder: Path, results: Results, readme: Path | None = None) -> list[Judged]:
+    """Figures, `report.md` and `report.html` in a folder; the claims table of the README, too, if it is given."""
+    judged = judge(results)
+    figures = folder / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    for j in judged:
+        e = j.experiment
+        drawing.save(figures / f"{e.id}.svg", e.size, e.draw, j.result["found"])
+    text = markdown(judged)
+    (folder / "report.md").write_text(text)
+    (folder / "report.html").write_text(page.html_of(text, TITLE, folder))
+    if readme is not None:
+        fill(readme, judged)
+    return judged
+
+
+def word(verdict: Verdict) -> str:
+    return "holds" if verdict.holds else "**does not hold**"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    lines = [head, ["---"] * len(head), *rest]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def markdown(judged: Sequence[Judged]) -> str:
+    held = sum(v.holds for j in judged for _, v in j.verdicts)
+    every = sum(len(j.verdicts) for j in judged)
+    missing = [id for id in EXPERIMENTS if id not in {j.experiment.id for j in judged}]
+    parts = [f"# {TITLE}", ABOUT, f"{held} of {every} claims hold."]
+    if any(j.result["quick"] for j in judged):
+        parts.append("**Some of these runs are quick ones, of a fraction of the size described.**")
+    if missing:
+        parts.append(f"Not run yet: {', '.join(missing)}.")
+    parts += [_measured_on(judged), "## Claims", table(_claims(judged))]
+    parts += [section(j) for j in judged]
+    return "\n\n".join(parts) + "\n"
+
+
+def _claims(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("figure", "claim", "", "found")]
+    for j in judged:
+        for claim, verdict in j.verdicts:
+            link = f"[{j.experiment.row}](#{j.experiment.id})"
+            rows.append((link, claim.text, word(verdict), verdict.numbers))
+    return rows
+
+
+def _measured_on(judged: Sequence[Judged]) -> str:
+    """Machines, versions and commits; one line if all runs share them."""
+    lines: dict[str, list[str]] = {}
+    for j in judged:
+        r = j.result
+        about = [*(f"{k} {v}" for k, v in r["machine"].items()), *(f"{k} {v}" for k, v in r["versions"].items())]
+        line = f"{r['date']}, commit {r['commit']}, seed {r['seed']}: {', '.join(about)}"
+        lines.setdefault(line, []).append(j.experiment.id)
+    total = sum(j.result["seconds"] for j in judged) / 60
+    told = [f"- {line}" + (f" ({', '.join(ids)})" if len(lines) > 1 else "") for line, ids in lines.items()]
+    loads = [j.result["load_before"] for j in judged] or [0.0]
+    load = f"{min(loads):.1f} to {max(loads):.1f}"
+    return "\n".join(
+        [
+            f"Measured in {total:.0f} minutes, with a load of {load} before the runs, on:",
+            "",
+            *told,
+        ]
+    )
+
+
+def section(j: Judged) -> str:
+    e = j.experiment
+    parts = [
+        f'<a id="{e.id}"></a>',
+        f"## {e.row}: {e.title}",
+        f"![{e.title}](figures/{e.id}.svg)",
+        f"*Set-up.* {e.setup}",
+    ]
+    parts.append("\n".join(f"- {word(v)}: {claim.text}. Found: {v.numbers}." for claim, v in j.verdicts))
+    reasons = dict.fromkeys(claim.otherwise or UNEXPLAINED for claim, v in j.verdicts if not v.holds)
+    if e.tables is not None:
+        parts.append(table(e.tables(dict(j.result["found"]))))
+    parts += [f"*Why it does not hold here.* {reason}" for reason in reasons]
+    if e.differs:
+        parts.append(f"*Where we differ.* {e.differs}")
+    parts.append(
+        f"`./run experiments {e.id}` runs it; it took {j.result['seconds']:.0f} s. "
+        f"Numbers: [results/{e.id}.json](results/{e.id}.json)."
+    )
+    return "\n\n".join(parts)
+
+
+# ---------------------------------------------------------------- README
+
+
+def fill(readme: Path, judged: Sequence[Judged]) -> None:
+    """Put the claims, one row per figure, between the README's markers."""
+    rows: list[tuple[str, ...]] = [("figure", "holds", "does not hold")]
+    for j in judged:
+        link = f"[{j.experiment.row}](docs/experiments/report.md#{j.experiment.id})"
+        rows.append((link, *("; ".join(c.text for c, v in j.verdicts if v.holds is asked) for asked in (True, False))))
+    held, every = (sum(map(len, some)) for some in ([[v for _, v in j.verdicts if v.holds] for j in judged],
+                                                    [j.verdicts for j in judged]))  # fmt: skip
+    said = f"{held} of {every} claims hold:"
+    text = readme.read_text()
+    filled, found = re.subn(
+        r"(<!-- claims: begin -->\n).*?(<!-- claims: end -->)",
+        lambda m: f"{m[1]}\n{said}\n\n{table(rows)}\n\n{m[2]}",
+        text,
+        flags=re.DOTALL,
+    )
+    if found != 1:
+        raise ValueError(f"{readme} has {found} pairs of markers <!-- claims: begin --> and <!-- claims: end -->.")
+    readme.write_text(filled)

@@ -1,0 +1,107 @@
+"""The long tests: processes killed, files torn, an endless run, fuzzing. `./run soak` and `python -m soak`.
+
+python -m soak faults [--faults 200] [--seed 1] [--minutes M] [--kind K …]     go on where the last run ended
+python -m soak endless [--minutes 30] [--rows 50000]
+python -m soak fuzz [--cases 1000000] [--seed 1] [--target T …] [--only N]
+python -m soak report                                                      docs/reliability.md from the results
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+JOBS = ("faults", "endless", "fuzz", "report")
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        arguments = ["faults", *arguments]  # what `./run soak` does
+    parser = argparse.ArgumentParser(prog="python -m soak", description=(__doc__ or "").splitlines()[0])
+    jobs = parser.add_subparsers(dest="job", required=True)
+    for name in JOBS:
+        job = jobs.add_parser(name)
+        globals()[f"_{name}_options"](job)
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through every `with`: nothing stays behind
+    return int(globals()[f"_{options.job}"](options))
+
+
+def _faults_options(job: argparse.ArgumentParser) -> None:
+    from soak.campaign import KINDS
+
+    job.add_argument("--faults", type=int, default=200, metavar="N", help="in all, those of earlier runs included")
+    job.add_argument("--seed", type=int, default=1)
+    job.add_argument("--minutes", type=float, help="end after so long, to go on another time")
+    job.add_argument("--kind", action="append", choices=KINDS, metavar="KIND", help=f"of {', '.join(KINDS)}")
+    job.add_argument("--out", type=Path, default=RESULTS / "faults.jsonl")
+
+
+def _faults(options: argparse.Namespace) -> int:
+    from soak import campaign
+
+    kinds = options.kind or campaign.KINDS
+    done = campaign.run(options.out, count=options.faults, seed=options.seed, minutes=options.minutes, kinds=kinds)
+    bad = [outcome for outcome in done if outcome["outcome"] not in campaign.GOOD]
+    print(f"{len(done)} faults, {len(bad)} not as they should be; all of them: {options.out}")
+    return bool(bad)
+
+
+def _endless_options(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--minutes", type=float, default=30)
+    job.add_argument("--rows", type=int, default=50_000, help="of a stream in a steady batch")
+    job.add_argument("--out", type=Path, default=RESULTS / "endless.json")
+
+
+def _endless(options: argparse.Namespace) -> int:
+    from soak import endless
+
+    outcome = endless.run(options.out, minutes=options.minutes, rows=options.rows)
+    wrong = [p for p in outcome["predicted"] if p["state"] != p["predicted"]]
+    grown = endless.flat(outcome)
+    print(f"{len(outcome['samples'])} samples; growth {outcome['growth']}; {len(wrong)} states not as predicted")
+    return bool(wrong or grown)
+
+
+def _fuzz_options(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--cases", type=int, default=1_000_000)
+    job.add_argument("--seed", type=int, default=1)
+    job.add_argument("--target", action="append", metavar="T")
+    job.add_argument("--only", type=int, metavar="N", help="one case, in this process")
+    job.add_argument("--jobs", type=int, default=2, help="processes at once")
+    job.add_argument("--out", type=Path, default=RESULTS / "fuzz.jsonl")
+
+
+def _fuzz(options: argparse.Namespace) -> int:
+    from soak import fuzzing
+    from soak.targets import TARGETS
+
+    wanted = options.target or list(TARGETS)
+    if options.only is not None:
+        print(*(f"{name}: {fuzzing.one(name, options.seed, options.only)}" for name in wanted), sep="\n")
+        return 0
+    done = fuzzing.run(options.out, cases=options.cases, seed=options.seed, wanted=wanted, jobs=options.jobs)
+    for name, ended in fuzzing.totals(done).items():
+        print(f"{name:18} {dict(ended)}")
+    found = [(d["target"], f) for d in done for f in d["findings"]]
+    for name, finding in found[:10]:
+        print(f"\n{name}, case {finding['number']}:\n{finding['what']}")
+    return bool(found)
+
+
+def _report_options(job: argparse.ArgumentParser) -> None:
+    return
+
+
+def _report(options: argparse.Namespace) -> int:
+    from soak import report
+
+    report.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,227 @@
+"""Queries with a known answer: streams as parquet files, made from a seed, and what DuckDB says the result is.
+
+A file of a stream is a batch of it (`maxFilesPerTrigger` is 1), so which rows are late follows from the files alone,
+whatever is killed and whenever files are handed out. Rows carry their number; keys come, live for a while and are
+closed by stream b (some closings get lost); some rows come late, some have no key or no time. The last file ends its
+stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+
+SECOND = 1_000_000
+START = 1_767_225_600 * SECOND
+#: Seconds of event time in a file; windows and delay of every stream.
+FILE_SECONDS, WINDOWS, DELAY = 5, {"a": 20, "b": 12, "c": 15}, 2
+
+DDL = "k bigint, {s}_ts timestamp, {s}_n bigint, {s}_v double, {s}_closed boolean, {s}_over boolean"
+#: What is compared of a result; what kind of row it was is not.
+COLUMNS = ("{s}_ts", "{s}_n", "{s}_v")
+
+MICROS = pa.timestamp("us", "UTC")  # Spark's own files have nanoseconds
+
+Bag = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One query over its streams. `sql` is the same in DuckDB's words, over the tuples that are on time."""
+
+    streams: str
+    build: Callable[[list[wm.Stream]], Any]
+    columns: tuple[str, ...]
+    sql: str
+
+
+def _pair(join: str) -> str:
+    """a and b within their windows, all columns."""
+    near = f"a_ts >= b_ts - {WINDOWS['a'] * SECOND} AND b_ts >= a_ts - {WINDOWS['b'] * SECOND}"
+    return (
+        f"SELECT coalesce(a.k, b.k) AS k, a_ts, a_n, a_v, b_ts, b_n, b_v FROM a {join} JOIN b ON a.k = b.k AND {near}"
+    )
+
+
+def _three() -> str:
+    near = " AND ".join(f"{s}_ts >= greatest(a_ts, b_ts, c_ts) - {WINDOWS[s] * SECOND}" for s in "abc")
+    columns = "a.k, a_ts, a_n, a_v, b_ts, b_n, b_v, c_ts, c_n, c_v"
+    return f"SELECT {columns} FROM a, b, c WHERE a.k = b.k AND a.k = c.k AND {near}"
+
+
+def _groups(streams: list[wm.Stream]) -> Any:
+    joined = wm.join(*streams, on="k")
+    return joined.group_by("k").agg(pairs=wm.count(), first=wm.min("a_n"), last=wm.max("b_n"))
+
+
+_ALL = {s: tuple(c.format(s=s) for c in COLUMNS) for s in "abc"}
+
+CASES = {
+    "inner": Case("ab", lambda s: wm.join(*s, on="k"), ("k", *_ALL["a"], *_ALL["b"]), _pair("INNER")),
+    "full": Case("ab", lambda s: wm.join(*s, on="k", how="full"), ("k", *_ALL["a"], *_ALL["b"]), _pair("FULL")),
+    "three": Case("abc", lambda s: wm.join(*s, on="k"), ("k", *_ALL["a"], *_ALL["b"], *_ALL["c"]), _three()),
+    "groups": Case(
+        "ab",
+        _groups,
+        ("k", "pairs", "first", "last"),
+        f"SELECT k, count(*), min(a_n), max(b_n) FROM ({_pair('INNER')}) GROUP BY k",
+    ),
+}
+
+
+def query(spark: SparkSession, name: str, folder: Path) -> Any:
+    """The case's join over the files in `folder`."""
+    streams = []
+    for s in CASES[name].streams:
+        df = spark.readStream.schema(DDL.format(s=s)).option("maxFilesPerTrigger", 1).parquet(str(folder / "in" / s))
+        told: list[Any] = [wm.end(f"{s}_over"), wm.when(f"{s}_closed", on="k")]
+        if name == "inner":  # the plain hash join, which is told nothing
+            df, told = df.where(f"NOT {s}_closed AND NOT {s}_over"), []
+        streams.append(
+            wm.stream(
+                df,
+                time=f"{s}_ts",
+                window=f"{WINDOWS[s]} seconds",
+                delay=f"{DELAY} seconds",
+                punctuation=told or None,
+                name=s,
+            )
+        )
+    return CASES[name].build(streams)
+
+
+# ---------------------------------------------------------------- the streams
+
+
+def make(name: str, files: int, rows: int, chance: Random, folder: Path) -> None:
+    """Write the streams of a case to `folder/all/<stream>/<number>.parquet`; nothing is handed out yet."""
+    for s in CASES[name].streams:
+        target = folder / "all" / s
+        target.mkdir(parents=True)
+        (folder / "in" / s).mkdir(parents=True)
+        number = 0
+        for file in range(files):
+            made = _rows(s, file, rows, chance, number)
+            number += len(made)
+            if file == files - 1:
+                end = START + (files * FILE_SECONDS + 1) * SECOND
+                made.append((None, end, None, None, False, True))
+            path = target / f"{file:04d}.parquet"
+            pq.write_table(_table(s, made), path)
+            os.utime(path, (1_000_000_000 + file,) * 2)  # files are taken in this order
+
+
+def _rows(s: str, file: int, rows: int, chance: Random, number: int) -> list[tuple[Any, ...]]:
+    start = START + file * FILE_SECONDS * SECOND
+    out: list[tuple[Any, ...]] = []
+    for n in range(number, number + rows):
+        ts = start + chance.randrange(FILE_SECONDS * SECOND)
+        key: int | None = _key(ts, rows, chance)
+        dice = chance.random()
+        if dice < 0.01 and file:
+            ts -= (DELAY + FILE_SECONDS + chance.randrange(5)) * SECOND  # late
+            key = _key(ts, rows, chance)
+        out.append((None if 0.01 < dice < 0.015 else key, None if 0.015 < dice < 0.018 else ts, n, n / 4, False, False))
+    if s == "b":  # keys whose life has ended are closed, most of them
+        ended = range(_oldest(start, rows), _oldest(start + FILE_SECONDS * SECOND, rows))
+        at = start + FILE_SECONDS * SECOND
+        out += [(k, at, None, None, True, False) for k in ended if chance.random() < 0.7]
+    chance.shuffle(out)
+    return out
+
+
+def _key(ts: int, rows: int, chance: Random) -> int:
+    """A key that lives at `ts`: keys are born at a steady rate and live for ten seconds."""
+    oldest = _oldest(ts, rows)
+    return oldest + chance.randrange(max(1, _oldest(ts + 10 * SECOND, rows) - oldest))
+
+
+def _oldest(ts: int, rows: int) -> int:
+    return (ts - START) * rows // (10 * FILE_SECONDS * SECOND)
+
+
+def _table(s: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+    kinds = {
+        "k": pa.int64(),
+        f"{s}_ts": MICROS,
+        f"{s}_n": pa.int64(),
+        f"{s}_v": pa.float64(),
+        f"{s}_closed": pa.bool_(),
+        f"{s}_over": pa.bool_(),
+    }
+    columns = list(zip(*rows, strict=True))
+    return pa.table([pa.array(c, t) for c, t in zip(columns, kinds.values(), strict=True)], schema=pa.schema(kinds))
+
+
+# ---------------------------------------------------------------- the answer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What must have come out in the end: results as rows, late rows as (stream, number)."""
+
+    results: Bag
+    late: Bag
+
+
+def answer(name: str, folder: Path) -> Answer:
+    """By the definition: which rows are late, file by file; DuckDB joins the others."""
+    database = duckdb.connect()
+    late: Bag = Counter()
+    for s in CASES[name].streams:
+        files = [pq.read_table(path) for path in sorted((folder / "all" / s).iterdir())]
+        on_time, behind = _divided(files, s, hear_closings=name != "inner")
+        late.update((s, number) for number in behind)
+        database.register(s, on_time)
+    return Answer(Counter(database.sql(CASES[name].sql).fetchall()), late)
+
+
+def _divided(files: list[pa.Table], s: str, *, hear_closings: bool) -> tuple[pa.Table, list[int]]:
+    """Tuples of a stream that are on time, and the numbers of those that are not."""
+    on_time: list[tuple[Any, ...]] = []
+    late: list[int] = []
+    progress: int | None = None
+    for table in files:
+        names = (f"{s}_n", f"{s}_v", f"{s}_closed", f"{s}_over")
+        times = table.column(f"{s}_ts").cast(pa.int64()).to_pylist()
+        columns = [table.column("k").to_pylist(), times, *(table.column(c).to_pylist() for c in names)]
+        seen = [progress] if progress is not None else []
+        for k, ts, n, v, closed, over in zip(*columns, strict=True):
+            if not closed and not over:
+                if ts is None or (progress is not None and ts < progress):
+                    late.append(n)
+                else:
+                    on_time.append((k, ts, n, v))
+            if ts is not None and not over and (hear_closings or not closed):
+                seen.append(ts - DELAY * SECOND)
+        progress = max(seen)
+    kinds = {"k": pa.int64(), f"{s}_ts": pa.int64(), f"{s}_n": pa.int64(), f"{s}_v": pa.float64()}
+    arrays = [pa.array(c, t) for c, t in zip(zip(*on_time, strict=True), kinds.values(), strict=True)]
+    return pa.table(arrays, list(kinds)), late
+
+
+def output(name: str, folder: Path) -> Answer:
+    """What the query has written."""
+    results: Bag = Counter()
+    for part in sorted((folder / "results").glob("batch=*/*.parquet")):
+        table = pq.read_table(part).select(CASES[name].columns)
+        columns = [c.cast(MICROS).cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
+        results.update(zip(*(c.to_pylist() for c in columns), strict=True))
+    late: Bag = Counter()
+    for part in sorted((folder / "late").glob("batch=*/*.parquet")):
+        for row in pq.read_table(part).to_pylist():
+            late[(row["stream"], json.loads(row["row"])[f"{row['stream']}_n"])] += 1
+    return Answer(results, late)

@@ -1,0 +1,99 @@
+"""The process that is killed: a Spark driver that runs queries on demand.
+
+    python -m soak.driver EVENTS MASTER [SETTING=VALUE …]
+
+Commands are lines of JSON on standard input; what happens is told in lines of JSON in the file EVENTS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import watersmeet as wm
+from soak import cases, traps
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.daemon.module": "soak.daemon",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.streaming.minBatchesToRetain": "6",
+    # snapshots often, so that they are torn, too
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+}
+
+
+class Told:
+    """Writes events, each whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def __call__(self, event: str, **facts: Any) -> None:
+        os.write(self.handle, (json.dumps({"event": event, "at": time.time(), **facts}) + "\n").encode())
+
+
+def start(spark: SparkSession, name: str, folder: Path) -> StreamingQuery:
+    """The case in `folder`, its results and late rows in folders by batch, with moments to be killed at."""
+
+    def results(rows: DataFrame, batch: int) -> None:
+        rows.write.mode("overwrite").parquet(str(folder / "results" / f"batch={batch:06d}"))
+        traps.reach("results-out")
+
+    def late(rows: DataFrame, batch: int) -> None:
+        rows.write.mode("overwrite").parquet(str(folder / "late" / f"batch={batch:06d}"))
+        traps.reach("output-written")
+
+    return wm.write(cases.query(spark, name, folder), checkpoint=folder / "checkpoint", results=results, late=late)
+
+
+def main() -> None:
+    told = Told(Path(sys.argv[1]))
+    extra = dict(setting.split("=", 1) for setting in sys.argv[3:])
+    spark = wm.session(master=sys.argv[2], shards=2, **(SETTINGS | extra))
+    told("ready")
+    query: StreamingQuery | None = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            match command["do"]:
+                case "start":
+                    query = start(spark, command["case"], Path(command["folder"]))
+                    told("started")
+                case "drain":
+                    assert query is not None, "started before"
+                    query.processAllAvailable()
+                    told("drained", counters=[_found(p) for p in query.recentProgress])
+                case "stop":
+                    if query is not None:
+                        query.stop()
+                    query = None
+                    told("stopped")
+        except StreamingQueryException as error:
+            query = None
+            told("failed", error=str(error))
+        except Exception as error:
+            told("failed", error=f"{type(error).__name__}: {error}")
+
+
+def _found(progress: Any) -> dict[str, int]:
+    counters = wm.counters(progress)
+    return {name: counters.get(name, 0) for name in ("cache_hit", "caught_up", "rebuilt", "late", "stored")}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Two streams without end, as a Spark source: rows, closings, idle phases, bursts and a hot key, all from the offset.
+
+A batch is a second of event time. In a cycle of 60 of them: 30 steady ones, six with three times the rows, then a pause
+in which nothing comes for seconds, twelve with a hot key, ten in which stream b is silent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+SECOND = 1_000_000
+START = 1_767_225_600 * SECOND
+CYCLE, BURST, PAUSE, HOT, SILENT = 60, range(30, 36), 36, range(38, 50), range(50, 60)
+PAUSE_SECONDS = 5.0
+DISORDER = SECOND // 2
+HOT_KEY, HOT_SHARE = -1, 0.002
+KEY_SECONDS = 2  # how long a key is used
+PARTS = 2
+
+DDL = "k bigint, {s}_ts timestamp, {s}_v double, {s}_closing boolean, {s}_low bigint, {s}_high bigint"
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a stream brings in a batch: keys and times of its tuples, and the bound below which keys are closed."""
+
+    keys: Ints
+    times: Ints
+    bound: int
+
+
+def size(stream: str, batch: int, rows: int) -> int:
+    at = batch % CYCLE
+    if stream == "b" and at in SILENT:
+        return 0
+    return rows * 3 if at in BURST else rows
+
+
+def made(stream: str, batch: int, rows: int, part: int | None = None) -> Rows:
+    """The rows of a batch, or of one partition of it. Keys ascend with time, a quarter as many a second as rows."""
+    per_second = rows // 4
+    keys, times = [], []
+    for p in range(PARTS) if part is None else (part,):
+        n = size(stream, batch, rows) // PARTS
+        rng = np.random.default_rng([ord(stream), batch, p])
+        clock = batch * SECOND + np.sort(rng.integers(0, SECOND, n))
+        ts = np.maximum(clock - rng.integers(0, DISORDER, n), 0)
+        key = ts * per_second // SECOND + rng.integers(0, KEY_SECONDS * per_second, n)
+        if batch % CYCLE in HOT:
+            key[rng.random(n) < HOT_SHARE] = HOT_KEY
+        keys.append(key)
+        times.append(ts)
+    return Rows(np.concatenate(keys), np.concatenate(times), max(0, (batch * SECOND - DISORDER) * per_second // SECOND))
+
+
+@dataclass(frozen=True)
+class Piece(InputPartition):
+    batch: int
+    part: int
+
+
+@dataclass
+class Reader(DataSourceStreamReader):
+    """Always one batch more, as soon as the last one is taken, but for the pauses."""
+
+    stream: str
+    rows: int
+    _paused: dict[int, float] = field(default_factory=dict)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's names
+        return {"batch": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        batch = start["batch"]
+        if batch % CYCLE == PAUSE:
+            since = self._paused.setdefault(batch, time.monotonic())
+            if time.monotonic() < since + PAUSE_SECONDS:
+                return start
+        return {"batch": batch + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Piece]:
+        return [Piece(batch, part) for batch in range(start["batch"], end["batch"]) for part in range(PARTS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece), "partitions of this source are pieces"
+        rows = made(self.stream, partition.batch, self.rows, partition.part)
+        if not rows.keys.size:
+            return
+        n, s = rows.keys.size, self.stream
+        none, closes = pa.nulls(n, pa.int64()), rows.bound > 0 and partition.part == 0
+        columns = [pa.array(rows.keys), _time(rows.times), pa.array(rows.keys / 4), pa.repeat(False, n), none, none]
+        names = ["k", f"{s}_ts", f"{s}_v", f"{s}_closing", f"{s}_low", f"{s}_high"]
+        yield pa.record_batch(columns, names)
+        if closes:
+            at = _time(np.array([partition.batch * SECOND - DISORDER]))
+            yield pa.record_batch(
+                [pa.nulls(1, pa.int64()), at, pa.nulls(1, pa.float64()), [True], [0], [rows.bound - 1]], names
+            )
+
+
+def _time(micros: Ints) -> pa.Array:
+    return pa.array(micros + START, pa.timestamp("us", "UTC"))
+
+
+class EndlessSource(DataSource):
+    """The format `endless`; options `stream` ("a" or "b") and `rows` (of a steady batch)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "endless"
+
+    def schema(self) -> str:
+        return DDL.format(s=self.options["stream"])
+
+    def streamReader(self, schema: object) -> Reader:  # noqa: N802
+        return Reader(self.options["stream"], int(self.options["rows"]))

@@ -1,0 +1,11 @@
+"""All kinds of faults there are."""
+
+from __future__ import annotations
+
+from soak import file_faults, process_faults
+from soak.kinds import CLUSTER, LOCAL, about
+
+assert file_faults, "imported for their kinds"
+assert process_faults, "imported for their kinds"
+
+__all__ = ["CLUSTER", "LOCAL", "about"]

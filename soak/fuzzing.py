@@ -1,0 +1,112 @@
+"""Many cases, in processes of their own: one that crashes or hangs is a finding, too, and does not end the run.
+
+A case is known by target, seed and number: `python -m soak fuzz --target T --seed S --only N` repeats it here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from soak.processes import ROOT, environment
+from soak.trial import seed_of
+
+CHUNK = 2_000
+#: Seconds for a chunk; a case takes milliseconds.
+LONGEST = 600.0
+#: Of all cases, so many go to a target (in parts of their sum).
+SHARES = {"two_streams": 30, "several_streams": 15, "state_bytes": 30, "queries": 8, "conditions": 7, "times": 5}
+SHARES |= {"pipeline_files": 5}
+
+
+def chunks(cases: int, wanted: list[str]) -> list[tuple[str, int, int]]:
+    """(target, first case, how many), all targets side by side from the beginning."""
+    total = sum(SHARES.get(name, 5) for name in wanted)
+    out = []
+    for name in wanted:
+        share = -(-cases * SHARES.get(name, 5) // total)
+        out += [(name, at, min(CHUNK, share - at)) for at in range(0, share, CHUNK)]
+    return sorted(out, key=lambda c: (c[1], c[0]))
+
+
+def run(results: Path, *, cases: int, seed: int, wanted: list[str], jobs: int = 2) -> list[dict[str, Any]]:
+    """All chunks that are not in the file yet, `jobs` at a time; each is written down when it is through."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    known = {(r["target"], r["seed"], r["first"]) for r in read(results)}
+    left = [c for c in chunks(cases, wanted) if (c[0], seed, c[1]) not in known]
+    running: list[tuple[subprocess.Popen[str], tuple[str, int, int], float]] = []
+    done = []
+    while left or running:
+        while left and len(running) < jobs:
+            chunk = left.pop(0)
+            command = [sys.executable, "-m", "soak.fuzzing", chunk[0], str(seed), str(chunk[1]), str(chunk[2])]
+            env = environment(PYTHONFAULTHANDLER="1")
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env, cwd=ROOT)
+            running.append((process, chunk, time.monotonic()))
+        process, chunk, began = running.pop(0)
+        try:
+            out, errors = process.communicate(timeout=max(0.1, LONGEST - (time.monotonic() - began)))
+            found = json.loads(out.splitlines()[-1]) if process.returncode == 0 and out else None
+            outcome = found or _ended(chunk, f"the interpreter ended with {process.returncode}: {errors[-2000:]}")
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            outcome = _ended(chunk, f"not through after {LONGEST:.0f} seconds")
+        outcome |= {"target": chunk[0], "seed": seed, "first": chunk[1], "seconds": round(time.monotonic() - began, 1)}
+        with results.open("a") as file:
+            file.write(json.dumps(outcome) + "\n")
+        done.append(outcome)
+    return done
+
+
+def _ended(chunk: tuple[str, int, int], how: str) -> dict[str, Any]:
+    return {"cases": chunk[2], "ended": {}, "findings": [{"number": chunk[1], "what": how}]}
+
+
+def read(results: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in results.read_text().splitlines()] if results.exists() else []
+
+
+def one(target: str, seed: int, number: int) -> str:
+    """One case, here."""
+    from soak.targets import TARGETS
+
+    return TARGETS[target](Random(seed_of(seed, target, number)))
+
+
+def chunk(target: str, seed: int, first: int, count: int) -> dict[str, Any]:
+    """A chunk of cases, here."""
+    ended: Counter[str] = Counter()
+    findings = []
+    for number in range(first, first + count):
+        try:
+            ended[one(target, seed, number)] += 1
+        except Exception:
+            ended["finding"] += 1
+            findings.append({"number": number, "what": traceback.format_exc()[-1500:]})
+    return {"cases": count, "ended": dict(ended), "findings": findings[:20]}
+
+
+def totals(results: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """How the cases of each target ended."""
+    out: dict[str, Counter[str]] = {}
+    for outcome in results:
+        counted = out.setdefault(outcome["target"], Counter())
+        counted.update(outcome["ended"])
+        counted["finding"] += len(outcome["findings"]) if not outcome["ended"] else 0
+    return out
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+    name, *numbers = sys.argv[1:]
+    print(json.dumps(chunk(name, *map(int, numbers))))

@@ -1,0 +1,257 @@
+"""What is fuzzed. A target makes one case from a seed and says how it ended: exact, or refused by which named error.
+
+Anything else, be it another exception, a wrong result or a state that differs, is raised and counted as a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+from soak import scripts
+from soak.processes import ROOT
+from tests.joins.scripts import Comparison, Script
+from tests.query.mistakes import QUERIES, STREAMS, TIMES
+from watersmeet.errors import PipelineError, QueryError, StateError
+from watersmeet.joins import plan
+from watersmeet.model import durations
+from watersmeet.model.predicate_parser import parse
+from watersmeet.model.queries import columns_of
+from watersmeet.pipelines.reader import from_text
+from watersmeet.query.lowering import Known, lower
+from watersmeet.query.reader import read
+from watersmeet.state import log
+
+Target = Callable[[Random], str]
+TARGETS: dict[str, Target] = {}
+
+
+def target(function: Target) -> Target:
+    TARGETS[function.__name__] = function
+    return function
+
+
+def about(name: str) -> str:
+    return (TARGETS[name].__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
+# ---------------------------------------------------------------- rows and punctuations
+
+
+@target
+def two_streams(chance: Random) -> str:
+    """Two streams of any kind of key, join and promise, lies included, with restarts: against the rules."""
+    given = scripts.script(chance)
+    return _follow(given, "pwjoin", {}, chance)
+
+
+@target
+def several_streams(chance: Random) -> str:
+    """Two or three streams, windows of rows and of time, results put off or not, with restarts: against the rules."""
+    given = scripts.script(chance, counted=True)
+    return _follow(given, "general_lazy", {"every": chance.choice((None, 1, 4))}, chance)
+
+
+def _follow(given: Script, algorithm: str, options: dict[str, Any], chance: Random) -> str:
+    query = given.query()
+    operator = plan(query, algorithm, **options)
+    join = operator.start()
+    comparison = Comparison(given, getattr(join, "every", 0))
+    store, header = log.MemoryStore(), log.begin(query)
+    for n in range(len(given.batches)):
+        comparison.step(join, n)
+        header = log.commit(join, header, store)
+        if chance.random() < 0.3:
+            join = operator.start()
+            log.rebuild(join, log.Header.unpack(store.header or b""), store)
+    return "exact"
+
+
+# ---------------------------------------------------------------- state bytes
+
+
+class _Kept:
+    """A state to damage: made once per process, of a few batches."""
+
+    made: ClassVar[list[tuple[Script, str, dict[str, Any], log.MemoryStore]]] = []
+
+    @classmethod
+    def some(cls, chance: Random) -> tuple[Script, str, dict[str, Any], log.MemoryStore]:
+        if len(cls.made) < 40:
+            counted = chance.random() < 0.5
+            given = scripts.script(chance, counted=counted)
+            algorithm = "general_lazy" if counted else "pwjoin"
+            join, store, header = plan(given.query(), algorithm).start(), log.MemoryStore(), log.begin(given.query())
+            for n, news in enumerate(given.batches):
+                list(join.step([given.batch(n, i) for i in range(len(news))]))
+                header = log.commit(join, header, store)
+            cls.made.append((given, algorithm, {}, store))
+            return cls.made[-1]
+        return chance.choice(cls.made)
+
+
+@target
+def state_bytes(chance: Random) -> str:
+    """Bits flipped, bytes cut off, doubled, zeroed or swapped in a header or a segment: read as it was, or refused."""
+    given, algorithm, options, whole = _Kept.some(chance)
+    query, store = given.query(), log.MemoryStore()
+    store.header, store.segments = whole.header, dict(whole.segments)
+    assert store.header is not None
+    places: list[int | None] = [None, *store.segments]
+    place = chance.choice(places)
+    before = store.header if place is None else store.segments[place]
+    after = damaged(before, chance)
+    if place is None:
+        store.header = after
+    else:
+        store.segments[place] = after
+    join = plan(query, algorithm, **options).start()
+    try:
+        header = log.Header.unpack(store.header)
+        header.check(query, 0, 1)
+        log.rebuild(join, header, store)
+    except StateError as error:
+        return type(error).__name__
+    if after != before:
+        raise AssertionError(f"damage of {'the header' if place is None else 'a segment'} was not noticed")
+    return "exact"
+
+
+def damaged(data: bytes, chance: Random) -> bytes:
+    """The bytes, but for one or a few mishaps."""
+    out = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 3))):
+        at = chance.randrange(len(out) + 1)
+        match chance.randrange(6):
+            case 0:
+                del out[at:]
+            case 1 if out:
+                out[at % len(out)] ^= 1 << chance.randrange(8)
+            case 2:
+                out[at:at] = out[at : at + chance.randint(1, 64)]
+            case 3:
+                out[at : at + 16] = bytes(len(out[at : at + 16]))
+            case 4:
+                other = chance.randrange(len(out) + 1)
+                out[at : at + 4], out[other : other + 4] = out[other : other + 4], out[at : at + 4]
+            case _:
+                out[at:at] = chance.randbytes(chance.randint(1, 8))
+    return bytes(out)
+
+
+# ---------------------------------------------------------------- texts
+
+_QUERIES = [text for text in QUERIES.strip().splitlines() if text]
+_QUERIES += [  # and some without a mistake
+    "SELECT A.item_id, COUNT(*) AS n FROM auction [RANGE 12 HOURS] A, bid [UNBOUNDED] B WHERE A.item_id = B.item_id "
+    "GROUP BY A.item_id HAVING COUNT(*) > 3",
+    "SELECT seller, price * 2 AS twice FROM auction [RANGE 5 MINUTES SLIDE 1 MINUTE] A LEFT JOIN bid [NOW] B "
+    "ON A.item_id = B.item_id AND B.price > A.reserve WHERE seller <> 'x'",
+    "ISTREAM(SELECT seller FROM auction [ROWS 5] A JOIN bid [PARTITION BY item_id ROWS 2] B USING (item_id))",
+    "SELECT * FROM auction A, bid B, view V WHERE A.item_id = B.item_id AND B.item_id = V.item_id AND price > 1.5",
+]
+_WORDS = (
+    *"()[],.*=<>+-/%'\"`;\\\n\0é",
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "NULL",
+    "BETWEEN",
+    "0",
+    "1e400",
+    "99999999999999999999",
+)
+
+
+@target
+def queries(chance: Random) -> str:
+    """Queries in the query language, with words lost, doubled, swapped or put in: planned, or refused."""
+    text = _mangled(chance.choice(_QUERIES), chance)
+    try:
+        asked = read(text, STREAMS)
+        lower(text, asked, {one.name: Known(TIMES[one.stream]) for one in asked.inputs})
+    except QueryError as error:
+        return type(error).__name__
+    return "planned"
+
+
+_PREDICATES = ("a_n % 2 = b_n % 2", "NOT (b_n > 4 OR NULL)", "a_n <> 0 AND b_n / a_n BETWEEN 0.5 AND 2", "a_ts <= b_ts")
+_SCHEMA = columns_of(Script("int64", "inner", (scripts.Unbounded(),) * 2, (0, 0), ((), ()), ()).query().streams)
+
+
+@target
+def conditions(chance: Random) -> str:
+    """Conditions across streams, mangled in the same way: read, or refused."""
+    try:
+        parse(_mangled(chance.choice(_PREDICATES), chance), _SCHEMA)
+    except QueryError as error:
+        return type(error).__name__
+    return "read"
+
+
+@target
+def times(chance: Random) -> str:
+    """Durations, mangled: a number of microseconds, or refused."""
+    text = _mangled(chance.choice(("10 seconds", "1 hour 5 minutes", "interval 3 days", "-2 weeks", "1.5 s")), chance)
+    try:
+        durations.parse(text, "window")
+    except QueryError as error:
+        return type(error).__name__
+    return "read"
+
+
+_PIPELINES = [path.read_text() for path in sorted((ROOT / "examples" / "pipelines").glob("*.toml"))]
+_LINES = (
+    "[streams.x]",
+    "x = 1",
+    "window = -1",
+    'format = "rm -rf"',
+    "[[sinks]]",
+    'time = ["a"]',
+    "options = 3",
+    "=",
+    "[",
+)
+
+
+@target
+def pipeline_files(chance: Random) -> str:
+    """Pipeline files, with lines and words lost, doubled, swapped or put in: read, or refused."""
+    lines = chance.choice(_PIPELINES).splitlines()
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        at = chance.randrange(len(lines))
+        match chance.randrange(5):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, chance.choice(lines))
+            case 2:
+                lines.insert(at, chance.choice(_LINES))
+            case _:
+                lines[at] = _mangled(lines[at], chance)
+        lines = lines or [""]
+    try:
+        from_text("\n".join(lines), "pipeline.toml", Path("."), {"BROKERS": "127.0.0.1:1"})
+    except PipelineError as error:
+        return type(error).__name__
+    return "read"
+
+
+def _mangled(text: str, chance: Random) -> str:
+    for _ in range(chance.choice((0, 1, 1, 2, 4))):
+        at, end = sorted(chance.randrange(len(text) + 1) for _ in range(2))
+        match chance.randrange(4):
+            case 0:
+                text = text[:at] + text[min(end, at + 6) :]
+            case 1:
+                text = text[:at] + text[at : at + 8] + text[at:]
+            case 2:
+                text = f"{text[:at]} {chance.choice(_WORDS)} {text[at:]}"
+            case _:
+                words = text.split(" ")
+                one, other = chance.randrange(len(words)), chance.randrange(len(words))
+                words[one], words[other] = words[other], words[one]
+                text = " ".join(words)
+    return text

@@ -1,0 +1,1 @@
+"""The `watersmeet` command. What a subcommand needs is imported when it is called: `--help` works without Spark."""

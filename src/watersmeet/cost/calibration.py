@@ -1,0 +1,125 @@
+"""Fits the constants of this machine: runs every family of joins over a few loads, and takes counters and times.
+
+    python -m watersmeet.cost.calibration [--quick]
+
+The constants are kept per machine (see `machine.place`) and used from then on by whatever asks what a plan costs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from watersmeet.cost.calibrate import fit
+from watersmeet.cost.figures import LIST_BYTES
+from watersmeet.cost.machine import DEFAULT, Machine, save
+from watersmeet.cost.work import Work
+from watersmeet.joins import plan
+from watersmeet.joins.running import RunningJoin
+from watersmeet.state import log
+from watersmeet.workload.steady import Steady
+
+Sample = tuple[Work, float]
+
+
+@dataclass(frozen=True)
+class Load:
+    """A join that is run, and over what."""
+
+    algorithm: str
+    streams: Steady
+    seconds: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scans(self) -> bool:
+        """Whether what it counts as probed was scanned."""
+        return self.algorithm in ("nested_loop", "windowed_hash") or self.options.get("index") == "scan"
+
+    def samples(self) -> Iterator[Sample]:
+        """Work and CPU seconds of each batch, the log included, once the kernels are loaded."""
+        query = self.streams.query
+        join = plan(query, self.algorithm, **self.options).start()
+        store, header = log.MemoryStore(), log.begin(query)
+        for n, batches in enumerate(self.streams.steps(self.seconds)):
+            began = time.process_time()
+            for _ in join.step(batches):
+                pass
+            header = log.commit(join, header, store)
+            seconds = time.process_time() - began
+            said = sum(b.closings.keys.num_rows for b in batches if b.closings is not None)
+            counted = Work.counted(join.counters.as_dict(), scans=self.scans, closings=said)
+            if n > 1:
+                yield counted + Work(bytes=_written(join)), seconds
+
+
+def _written(join: RunningJoin[Any]) -> float:
+    """Bytes of the tuples that a batch has added to the state, their share of the lists included."""
+    return float(sum((LIST_BYTES + a.rows.nbytes / max(1, a.rows.num_rows)) * a.stored.size for a in join.arrivals))
+
+
+def loads(quick: bool = False) -> dict[str, list[Load]]:
+    """What is run for each family: few and many rows, few and many matches, short and long windows."""
+    sizes = (100, 1_000) if quick else (30, 300, 3_000, 20_000)
+    seconds = 6 if quick else 8
+    out: dict[str, list[Load]] = {name: [] for name in ("hash", "pwjoin", "general_lazy", "eager", "nested_loop")}
+    for rate in sizes:
+        for per_key in (0.2, 3.0):
+            keys = max(1, round(rate * 4 / per_key))
+            two = Steady((rate, rate), (4.0, 2.0), (keys, keys))
+            three = Steady((rate, rate / 2, rate), (4.0, 2.0, 2.0), (keys, keys, keys))
+            out["hash"].append(Load("hash", two, seconds))
+            out["pwjoin"].append(Load("pwjoin", two, seconds))
+            closing = Steady((rate, rate), (4.0, 2.0), (keys, keys), closings=max(1.0, keys / 3))
+            out["pwjoin"].append(Load("pwjoin", closing, seconds))
+            for order in ((0, 1, 2), (1, 2, 0)):
+                out["general_lazy"].append(Load("general_lazy", three, seconds, {"order": order}))
+            if rate <= 3_000:
+                out["eager"].append(Load("eager", three, seconds, {"order": (1, 2, 0)}))
+                out["nested_loop"].append(Load("nested_loop", two, seconds))
+                out["eager"].append(Load("eager", two, seconds, {"index": "scan"}))
+            for buckets in (16, 256):
+                options = {"buckets": buckets, "invalidation": "probe_insert"}
+                out["nested_loop"].append(Load("windowed_hash", two, seconds, options))
+    return out
+
+
+def calibrate(quick: bool = False, say: Any = lambda line: None) -> tuple[Machine, dict[str, dict[str, float]]]:
+    """The constants of this machine, and of each family how well they explain its batches."""
+    families, quality = {}, {}
+    for name, runs in loads(quick).items():
+        for load in runs[:2]:  # kernels are loaded, and compiled the first time
+            for _ in load.samples():
+                pass
+        samples = [sample for load in runs for sample in load.samples()]
+        families[name] = fit(samples, DEFAULT.of(name))
+        quality[name] = _quality(samples, families[name])
+        say(f"{name}: {_told(quality[name])}")
+    return Machine(families=families, fitted=True), quality
+
+
+def _quality(samples: list[Sample], constants: Any) -> dict[str, float]:
+    """Seconds taken over seconds predicted: the tenth, the middle and the ninetieth of a hundred batches."""
+    ratios = sorted(seconds * 1e9 / (constants.price(work) + constants.batch) for work, seconds in samples)
+    at = {name: ratios[int(share * (len(ratios) - 1))] for name, share in (("low", 0.1), ("mid", 0.5), ("high", 0.9))}
+    return at | {"batches": len(samples)}
+
+
+def _told(q: dict[str, float]) -> str:
+    return (
+        f"{q['batches']:.0f} batches took {q['low']:.2f} to {q['high']:.2f} times what the constants say "
+        f"(four in five of them; median {q['mid']:.2f})"
+    )
+
+
+def main() -> None:
+    machine, _ = calibrate("--quick" in sys.argv[1:], say=print)
+    path = save(machine)
+    print(f"kept in {path}" if path else "not kept: WATERSMEET_CONSTANTS is empty")
+
+
+if __name__ == "__main__":
+    main()

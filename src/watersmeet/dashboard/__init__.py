@@ -1,0 +1,58 @@
+"""The live page of a running query, or of one that ran: ``serve("run.jsonl")``. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from watersmeet.dashboard.feed import Feed
+from watersmeet.dashboard.files import follow, read_events
+from watersmeet.dashboard.server import PageServer
+
+
+class Dashboard:
+    """The live page of an event file, which may still grow. `url` is its address; close it, or use it in a `with`."""
+
+    def __init__(self, events: str | Path, port: int = 0) -> None:
+        read_events(events)  # says what is wrong with the file before anything is started
+        self._stop = Flag()
+        self._feed = Feed()
+        self._page = PageServer(self._feed, port)
+        self._thread = Thread(target=self._read, args=(events,), daemon=True, name="watersmeet-events")
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return self._page.url
+
+    def wait(self) -> None:
+        """Serve until Ctrl-C, or until it is closed elsewhere."""
+        while not self._stop.wait(1.0):
+            pass
+
+    def close(self) -> None:
+        self._stop.set()
+        self._page.close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _read(self, events: str | Path) -> None:
+        for event in follow(events, self._stop):
+            self._feed.publish(event)
+
+
+def serve(events: str | Path, *, port: int = 0) -> Dashboard:
+    """Serve the live page of an event file at 127.0.0.1, at a free port unless one is given.
+
+    Works for a run that is over and for one that still writes; returns at once. The address (`url`) holds a token, and
+    nobody is answered without it.
+    """
+    return Dashboard(events, port)

@@ -1,0 +1,225 @@
+"""The live page over HTTP: on this machine only, for those who have its address with the token in it.
+
+A page of another site, or a name that was made to point here, must neither see nor steer anything: the token is the
+first part of every path, `Host` has to be a name of this machine, and an `Origin` has to be the page's own.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from threading import BoundedSemaphore, Thread
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from watersmeet.dashboard.feed import Feed
+from watersmeet.dashboard.prometheus import Metrics
+from watersmeet.errors import WatersmeetError
+
+log = logging.getLogger("watersmeet")
+
+#: Names of this machine, as a browser spells them.
+HERE = ("127.0.0.1", "localhost", "[::1]")
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+POLICY = "default-src 'none'; {}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+PAGE_POLICY = POLICY.format("script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'")
+PICTURE_POLICY = POLICY.format("style-src 'unsafe-inline'")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+#: Pages that may listen at a time, seconds after which a silent one is told that all is well, and to read a request.
+LISTENERS, BEAT, PATIENCE = 32, 15.0, 30
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reader that has gone is no event, and a log of what it asked would hold the token."""
+        log.debug("a request ended early", exc_info=True)
+
+
+class Server:
+    """Serves in threads of its own until it is closed."""
+
+    def __init__(self, handler: type[Handler], port: int) -> None:
+        try:
+            self._http = _Http(("127.0.0.1", port), handler)
+        except (OSError, OverflowError) as error:
+            raise WatersmeetError(
+                f"port {port} of 127.0.0.1 cannot be listened on: {error}.",
+                hint="give another port, or 0 for one that is free.",
+            ) from error
+        self._thread = Thread(target=self._http.serve_forever, args=(0.1,), daemon=True, name="watersmeet-http")
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return int(self._http.server_address[1])
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """What both servers share: they answer GET from this machine, and say nothing of themselves."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "watersmeet", ""
+    timeout = PATIENCE
+
+    def do_GET(self) -> None:
+        try:
+            if self._from_here():
+                self.answer(urlsplit(self.path).path)
+            else:
+                self.refuse(HTTPStatus.FORBIDDEN, "only pages of this machine may ask")
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.close_connection = True  # the reader has gone
+
+    def answer(self, path: str) -> None:
+        raise NotImplementedError
+
+    def _from_here(self) -> bool:
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        return name in HERE and origin in (None, f"http://{host}")
+
+    def send(self, body: bytes, kind: str, policy: str = POLICY.format("sandbox")) -> None:
+        self._head(HTTPStatus.OK, kind, policy)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def refuse(self, status: HTTPStatus, why: str) -> None:
+        body = f"{why}\n".encode()
+        self._head(status, "text/plain", POLICY.format("sandbox"))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _head(self, status: HTTPStatus, kind: str, policy: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Security-Policy", policy)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A log would hold the token."""
+
+
+class PageServer:
+    """The live page of a feed. `url` has the token; whoever knows it may look."""
+
+    def __init__(self, feed: Feed, port: int = 0, token: str | None = None) -> None:
+        self.feed = feed
+        self.token = token or secrets.token_urlsafe(18)
+        self._room = BoundedSemaphore(LISTENERS)
+        self._server = Server(_page_handler(self), port)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.port}/{self.token}/"
+
+    def close(self) -> None:
+        self.feed.close()
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def knows(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+    def stream(self, to: Handler) -> None:
+        """Send all events, then those that come; a page that was here before tells where to go on."""
+        if not self._room.acquire(blocking=False):
+            to.refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{LISTENERS} pages listen already")
+            return
+        try:
+            to.close_connection = True
+            to._head(HTTPStatus.OK, "text/event-stream", POLICY.format("sandbox"))
+            to.end_headers()
+            before = to.headers.get("Last-Event-ID", "0")
+            last = int(before) if before.isdecimal() else 0
+            while not self.feed.closed:
+                lines = self.feed.since(last, BEAT)
+                for last, line in lines:
+                    to.wfile.write(f"id: {last}\ndata: {line}\n\n".encode())
+                to.wfile.write(b": all is well\n\n" if not lines else b"event: caught-up\ndata: {}\n\n")
+                to.wfile.flush()
+        finally:
+            self._room.release()
+
+
+def _page_handler(page: PageServer) -> type[Handler]:
+    class PageHandler(Handler):
+        def answer(self, path: str) -> None:
+            token, _, name = path.removeprefix("/").partition("/")
+            if not page.knows(token):
+                self.refuse(HTTPStatus.NOT_FOUND, "the address lacks the token that was printed with it")
+            elif not path.removeprefix(f"/{token}"):
+                self.send_response(HTTPStatus.MOVED_PERMANENTLY)  # what the page names is relative to its folder
+                self.send_header("Location", f"/{token}/")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            elif name == "events":
+                page.stream(self)
+            elif name == "plan.svg" and page.feed.plan is not None:
+                self.send(page.feed.plan["svg"].encode(), TYPES["svg"], PICTURE_POLICY)
+            elif (name or "index.html") in ASSETS:
+                asset = name or "index.html"
+                self.send(ASSETS[asset], TYPES[asset.rpartition(".")[2]], PAGE_POLICY)
+            else:
+                self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+
+    return PageHandler
+
+
+def _assets() -> dict[str, bytes]:
+    folder = resources.files("watersmeet.dashboard") / "page"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES}
+
+
+#: The page itself, by name: no path of a request reaches the disk.
+ASSETS = _assets()
+
+
+class MetricsServer:
+    """Prometheus' text at `/metrics`, for a collector on this machine."""
+
+    def __init__(self, metrics: Metrics, port: int = 0) -> None:
+        class MetricsHandler(Handler):
+            def answer(self, path: str) -> None:
+                if path == "/metrics":
+                    self._head(HTTPStatus.OK, "text/plain; version=0.0.4", POLICY.format("sandbox"))
+                    body = metrics.text().encode()
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                else:
+                    self.refuse(HTTPStatus.NOT_FOUND, "metrics are at /metrics")
+
+        self._server = Server(MetricsHandler, port)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.port}/metrics"
+
+    def close(self) -> None:
+        self._server.close()

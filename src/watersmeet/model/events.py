@@ -1,0 +1,41 @@
+"""What is written about a running query: one JSON object a line, with a version, for people and other programs.
+
+Kinds: `plan` (what will run), `started`, `batch` (one for each micro-batch), `ended`. Fields: docs/monitoring.md.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from watersmeet.errors import EventError
+
+#: Grows when a field changes its meaning or goes; new fields alone leave it as it is.
+VERSION = 1
+KINDS = ("plan", "started", "batch", "ended")
+
+Event = dict[str, Any]
+
+
+def spell(event: Event) -> str:
+    """The line of an event, without its end."""
+    return json.dumps({"v": VERSION, **event}, allow_nan=False, separators=(",", ":"))
+
+
+def read(line: str) -> Event:
+    """The event of a line; refuses what is none, or one of another version."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict) or event.get("kind") not in KINDS or type(event.get("v")) is not int:
+        raise EventError(
+            f"this is no event of Watersmeet: {line[:60].strip()!r}.",
+            hint="event files are written by wm.monitor(joined, events=…), one JSON object a line.",
+        )
+    if event["v"] != VERSION:
+        raise EventError(
+            f"the event has version {event['v']}; this Watersmeet reads version {VERSION}.",
+            hint="look at the file with the Watersmeet that wrote it.",
+        )
+    return event

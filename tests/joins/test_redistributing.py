@@ -1,0 +1,323 @@
+"""Shards whose state is divided anew between batches go on as if nothing had happened; states that are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.window_oblivious import query as epochs
+from tests.joins import naive_groups
+from tests.joins.operators import OPERATORS, Operator
+from tests.joins.scripts import Script, scripts
+from tests.joins.test_wo_join import ascending, batch, cuts, factor, whole_join
+from tests.oracle import Row, all_windows, bag, expected, expected_state, lively, rows_of, scenarios, stored, windows
+from watersmeet.errors import StateCorruptError, StateFormatError, StateMismatchError
+from watersmeet.joins import Join, plan
+from watersmeet.joins.aggregates import Fold
+from watersmeet.joins.group_by import GroupedJoin, GroupsOf, Partials, RunningGroupedJoin
+from watersmeet.joins.oblivious import STRATEGIES
+from watersmeet.joins.pwjoin import PWJoin
+from watersmeet.joins.redistributing import redistribute
+from watersmeet.joins.reopening import kind_of, reopen
+from watersmeet.joins.running import RunningJoin
+from watersmeet.joins.wo_join import WOJoin
+from watersmeet.model.batches import Batch, no_rows
+from watersmeet.model.grouping import Bucket
+from watersmeet.model.punctuations import End
+from watersmeet.model.queries import HOW, JoinQuery, StreamSpec
+from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded
+from watersmeet.state import groups, log, remembered, segments, stream_state, unmatched
+from watersmeet.state.groups import keys_of
+from watersmeet.state.keys import encode
+from watersmeet.state.shards import Home, split
+
+few = settings(max_examples=settings().max_examples // 4)
+
+
+class Sharded:
+    """All shards of an operator, each with its store."""
+
+    def __init__(self, join: Join, shards: int) -> None:
+        self.join = join
+        self.stores = [log.MemoryStore() for _ in range(shards)]
+        self.ids = tuple(range(10, 10 + shards))
+        self.headers = [log.begin(join.query, id, shards, self.ids) for id in self.ids]
+        self.running = [self._start(n) for n in range(shards)]
+
+    def _start(self, n: int) -> RunningJoin[Any]:
+        running = self.join.start()
+        running.owns(Home(n, len(self.stores)))
+        return running
+
+    def step(self, batches: Sequence[Sequence[Batch]]) -> list[Row]:
+        """One batch of each stream for each shard; the results, after which everything is durable."""
+        out: list[Row] = []
+        for n, (running, news) in enumerate(zip(self.running, batches, strict=True)):
+            out += [row for table in running.step(news) for row in rows_of(table)]
+            self.headers[n] = log.commit(running, self.headers[n], self.stores[n])
+        return out
+
+    def part(self, batches: Sequence[Batch]) -> list[list[Batch]]:
+        """What a batch of each stream is for each shard."""
+        parts = [divided(b, s, len(self.stores)) for b, s in zip(batches, self.join.query.streams, strict=True)]
+        return [list(news) for news in zip(*parts, strict=True)]
+
+    def held(self, i: int) -> list[Row]:
+        return [row for running in self.running for row in stored(running, i)]
+
+    def rescale(self, shards: int) -> None:
+        new, ids = [log.MemoryStore() for _ in range(shards)], tuple(range(50, 50 + shards))
+        redistribute(self.stores, new, ids)
+        self.stores, self.ids = new, ids
+        self.headers = [log.Header.unpack(store.read_header() or b"") for store in new]
+        self.running = [self._start(n) for n in range(shards)]
+        for n, (running, header) in enumerate(zip(self.running, self.headers, strict=True)):
+            header.check(self.join.query, ids[n], shards, ids)
+            assert sorted(self.stores[n].segments) == [e.id for e in header.segments]
+            log.rebuild(running, header, self.stores[n])
+
+    def check_reading(self) -> None:
+        """Opened from the header alone, the state is the same."""
+        for running, header, store in zip(self.running, self.headers, self.stores, strict=True):
+            again = reopen(header, store)
+            assert again.progress == running.progress
+            assert [s.spec.schema.names for s in again.streams] == [s.spec.schema.names for s in running.streams]
+            for i in range(len(running.streams)):
+                assert bag(stored(again, i)) == bag(alive(running, i))
+
+
+def alive(running: RunningJoin[Any], i: int) -> list[Row]:
+    """What is stored and has not left its window: lazy invalidation does not survive a restart."""
+    rows, spec = stored(running, i), running.streams[i].spec
+    if "invalidation" in dir(running):
+        at = spec.schema.names.index(spec.time)
+        rows = [row for row in rows if row[at] >= running.alive_from(i)]
+    return rows
+
+
+def divided(batch: Batch, spec: StreamSpec, shards: int) -> list[Batch]:
+    """Rows and closed keys by the shard of their key; all else is for every shard."""
+    rows = split(batch.rows, lambda: encode([batch.rows.column(k) for k in spec.key]).words, shards)
+    out = [replace(batch, rows=some) for some in rows]
+    if batch.closings is None:
+        return out
+    said = batch.closings
+    keys = said.keys.append_column("at", pa.array(said.times))
+    parts = split(keys, lambda: encode(said.keys.columns).words, shards)
+    return [
+        replace(b, closings=replace(said, keys=part.drop_columns(["at"]), times=np.asarray(part.column("at"))))
+        for b, part in zip(out, parts, strict=True)
+    ]
+
+
+@contextmanager
+def small_limits(data: st.DataObject) -> Iterator[None]:
+    """Few rows are enough to merge ranges, to write marks anew, to cut segments."""
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans(), label="small limits"):
+            patch.setattr(remembered, "MERGED_FROM", 0)
+            patch.setattr(remembered, "LONG_RUN", 2)
+            patch.setattr(unmatched, "MOST_MARKS", 2)
+            patch.setattr(groups, "MOST_PIECES", 2)
+            patch.setattr(segments, "SEGMENT_BYTES", 64)
+            patch.setattr(stream_state, "MAX_SMALL_SEGMENTS", 2)
+        yield
+
+
+def maybe_rescale(data: st.DataObject, sharded: Sharded) -> None:
+    shards = data.draw(st.sampled_from([None, 1, 2, 3, 5]), label="shards from here on")
+    if shards is not None:
+        sharded.rescale(shards)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+@few
+@given(data=st.data())
+def test_windows(operator: Operator, data: st.DataObject) -> None:
+    scenario = operator.fit(data.draw(scenarios() | lively()))
+    with small_limits(data):
+        sharded = Sharded(operator(scenario.query()), data.draw(st.integers(1, 3)))
+        for n, results in enumerate(expected(scenario)):
+            assert bag(sharded.step(sharded.part(scenario.batches(n)))) == bag(results)
+            sharded.check_reading()
+            maybe_rescale(data, sharded)
+            for i in (0, 1) if operator.exact else ():
+                assert bag(sharded.held(i)) == bag(expected_state(scenario, i)[n])
+
+
+def beside_one(script: Script, join: Join, data: st.DataObject) -> None:
+    """One join that nothing happens to, and shards: results, late rows, violations and state are the same."""
+    alone, store, header = join.start(), log.MemoryStore(), log.begin(join.query)
+    sharded = Sharded(join, data.draw(st.integers(1, 3)))
+    for n in range(len(script.batches)):
+        batches = [script.batch(n, i) for i in range(len(script.windows))]
+        wanted = [row for table in alone.step(batches) for row in rows_of(table)]
+        header = log.commit(alone, header, store)
+        assert bag(sharded.step(sharded.part(batches))) == bag(wanted)
+        for name in ("late", "violations"):
+            for i, rows in enumerate(getattr(alone, name)):
+                said = [row for running in sharded.running for row in rows_of(getattr(running, name)[i])]
+                assert bag(said) == bag(rows_of(rows))
+        sharded.check_reading()
+        maybe_rescale(data, sharded)
+        for i, spec in enumerate(s.spec for s in alone.streams):
+            names = [c for c in spec.schema.names if c != "watersmeet position"]
+            cut = len(names)
+            assert bag([r[:cut] for r in sharded.held(i)]) == bag([r[:cut] for r in stored(alone, i)])
+        assert all(running.progress == alone.progress for running in sharded.running)
+
+
+@pytest.mark.parametrize("how", HOW)
+@few
+@given(data=st.data())
+def test_promises(how: str, data: st.DataObject) -> None:
+    window = st.just(Unbounded()) if data.draw(st.booleans()) else windows()
+    script = data.draw(scripts(how=st.just(how), window=window))
+    with small_limits(data):
+        beside_one(script, PWJoin(script.query()), data)
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+@few
+@given(data=st.data(), every=st.sampled_from([None, 4]))
+def test_several_streams(streams: int, every: int | None, data: st.DataObject) -> None:
+    per_key = all_windows().map(lambda w: replace(w, per_key=True) if isinstance(w, RowsWindow) else w)
+    script = data.draw(scripts(how=st.just("inner"), window=per_key, streams=streams))
+    with small_limits(data):
+        beside_one(script, plan(script.query(), "general_lazy", every=every), data)
+
+
+@few
+@given(data=st.data(), strategy=st.sampled_from(STRATEGIES), buffer=st.sampled_from(["sound", "learned", "eq8"]))
+def test_window_oblivious(data: st.DataObject, strategy: str, buffer: str) -> None:
+    """With true factors nothing is lost, however often measuring begins again."""
+    streams = [data.draw(ascending()) for _ in range(3)]
+    memory = 1 << 20 if strategy == "auto" else None
+    factors = [factor(keys) for keys in streams] if buffer == "sound" else None
+    join = WOJoin(epochs(3), buffer, factors, strategy=strategy, memory=memory)
+    sharded, found, at = Sharded(join, data.draw(st.integers(1, 3))), [], [0, 0, 0]
+    news = [[batch(i, some, first=0) for i, some in enumerate(keys)] for keys in data.draw(cuts(streams))]
+    for keys in news:
+        moved = []
+        for i, b in enumerate(keys):
+            n = b.rows.num_rows
+            values = b.rows.column(1).to_pylist()
+            moved.append(batch(i, values, first=at[i]))
+            at[i] += n
+        found += sharded.step(sharded.part(moved))
+        maybe_rescale(data, sharded)
+    found += sharded.step(sharded.part([batch(i, [], ended=True) for i in range(3)]))
+    assert bag(found) == bag(whole_join(streams))
+
+
+@pytest.mark.parametrize("by", naive_groups.BY)
+@few
+@given(
+    feed=naive_groups.feeds(nulls=True),
+    w=naive_groups.windows(),
+    how=st.sampled_from(["inner", "left", "full"]),
+    data=st.data(),
+)
+def test_groups(by: str, feed: naive_groups.Feed, w: Any, how: str, data: st.DataObject) -> None:
+    """Ends are left out: where one stream has ended, a shard that holds nothing of it is through before the others."""
+    said = [[[p for p in some if p.pattern != End()] for some in stream] for stream in feed.said]
+    feed = replace(feed, said=said)
+    q = naive_groups.query(naive_groups.BY[by], w, how, data.draw(st.sampled_from(["final", "update"])))
+    join = GroupedJoin(PWJoin(q.join), q)
+    with small_limits(data):
+        alone, store, header = join.start(), log.MemoryStore(), log.begin(q)
+        sharded = Sharded(join, data.draw(st.integers(1, 3)))
+        for n in range(len(feed)):
+            batches = feed.batches(n)
+            wanted = [row for table in alone.step(batches) for row in rows_of(table)]
+            header = log.commit(alone, header, store)
+            assert bag(sharded.step(sharded.part(batches))) == bag(wanted)
+            for running, head, mine in zip(sharded.running, sharded.headers, sharded.stores, strict=True):
+                again = reopen(head, mine)
+                assert isinstance(again, RunningGroupedJoin)
+                assert naive_groups.bag(naive_groups.open_groups(again)) == naive_groups.bag(
+                    naive_groups.open_groups(running)
+                )
+            maybe_rescale(data, sharded)
+            opened = [g for running in sharded.running for g in naive_groups.open_groups(running)]
+            assert naive_groups.bag(opened) == naive_groups.bag(naive_groups.open_groups(alone))
+
+
+@few
+@given(feed=naive_groups.feeds(nulls=True), w=naive_groups.windows(), data=st.data())
+def test_groups_behind_a_shuffle(feed: naive_groups.Feed, w: Any, data: st.DataObject) -> None:
+    q = naive_groups.query(("s", Bucket("b_ts", 7, "from")), w, "left")
+    plain, fold = PWJoin(q.join).start(), Fold(q)
+    alone, store, header = GroupsOf(q, 1).start(), log.MemoryStore(), log.begin(q)
+    sharded = Sharded(GroupsOf(q, 2), 2)
+    for n in range(len(feed)):
+        partials = [fold.partials(t) for t in plain.step(feed.batches(n))]
+        rows = pa.concat_tables(partials).combine_chunks().to_batches() if partials else []
+        rows = rows[0] if rows else no_rows(fold.schema)
+        progress = tuple(plain.progress)
+        wanted = [r for t in alone.step([Partials(rows, said=((0, progress),))]) for r in rows_of(t)]
+        header = log.commit(alone, header, store)
+        parts = split(rows, lambda: keys_of([rows.column(c) for c in fold.by]).words, len(sharded.ids))  # noqa: B023
+        said = tuple((id, progress) for id in sharded.ids)
+        assert bag(sharded.step([[Partials(part, said=said)] for part in parts])) == bag(wanted)
+        shards = data.draw(st.sampled_from([1, 2, 3]))
+        sharded.join = GroupsOf(q, shards)
+        sharded.rescale(shards)
+        assert all(kind_of(h) == "groups" for h in sharded.headers)
+        opened = [g for running in sharded.running for g in naive_groups.open_groups(running)]
+        assert naive_groups.bag(opened) == naive_groups.bag(naive_groups.open_groups(alone))
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def two(window: Any) -> JoinQuery:
+    schema = pa.schema([("k", pa.int64()), ("a_ts", pa.int64())])
+    other = pa.schema([("k", pa.int64()), ("b_ts", pa.int64())])
+    return JoinQuery((StreamSpec("a", schema, "a_ts", ("k",), window), StreamSpec("b", other, "b_ts", ("k",), window)))
+
+
+def started(query: JoinQuery, shards: int = 2, algorithm: str = "general_lazy") -> Sharded:
+    sharded = Sharded(plan(query, algorithm), shards)
+    rows = [pa.record_batch([[1, 2, 3], [5, 6, 7]], schema=s.schema) for s in query.streams]
+    sharded.step(sharded.part([Batch.of(r, s.time) for r, s in zip(rows, query.streams, strict=True)]))
+    return sharded
+
+
+def test_rows_of_a_whole_stream_are_counted_in_one_shard() -> None:
+    sharded = started(two(RowsWindow(2)), 1)
+    with pytest.raises(StateMismatchError, match="one shard only"):
+        sharded.rescale(2)
+    sharded.rescale(1)
+
+
+def test_shards_of_different_batches_do_not_go_together() -> None:
+    sharded = started(two(TimeWindow(10)))
+    sharded.headers[1].progress = [0, 0]
+    sharded.stores[1].write_header(sharded.headers[1].pack())
+    with pytest.raises(StateCorruptError, match="not of one batch"):
+        sharded.rescale(3)
+
+
+def test_a_lost_segment_is_named() -> None:
+    sharded = started(two(TimeWindow(10)))
+    for store in sharded.stores:
+        store.segments.clear()
+    with pytest.raises(StateCorruptError, match="missing"):
+        sharded.rescale(3)
+
+
+def test_a_header_of_another_time_is_refused_by_name() -> None:
+    sharded = started(two(TimeWindow(10)), algorithm="hash")
+    header = sharded.headers[0]
+    header.query = {"streams": [{"name": "a"}], "how": "inner"}
+    with pytest.raises(StateFormatError, match="describes a query"):
+        reopen(header, sharded.stores[0])

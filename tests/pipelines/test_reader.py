@@ -1,0 +1,112 @@
+"""Pipelines as data: what is read, where it stands, what is said about mistakes, and what is never said."""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.mistakes import CHANGES, ENVIRONMENT, FOLDERS, KAFKA, TOLD, all_told, changed, told
+from watersmeet.errors import PipelineError
+from watersmeet.joins import JOINS
+from watersmeet.pipelines import secrets, words
+from watersmeet.pipelines.pipeline import Pipeline
+from watersmeet.pipelines.places import place, spans
+from watersmeet.pipelines.reader import from_text, read
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
+
+
+def pipeline(text: str, **environment: str) -> Pipeline:
+    return from_text(text, "pipeline.toml", Path("/data"), ENVIRONMENT | environment)
+
+
+def test_every_mistake_is_told_as_it_was() -> None:
+    assert len(CHANGES) >= 20
+    assert all_told() == TOLD.read_text()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_the_examples_are_right(example: Path) -> None:
+    assert len(read(example, ENVIRONMENT).sources) == 2
+
+
+def test_what_is_read() -> None:
+    read_one = pipeline(FOLDERS)
+    auction, bid = read_one.sources
+    assert read_one.name == "pipeline"
+    assert read_one.checkpoint == "/data/out/checkpoint"
+    assert (auction.path, auction.options) == ("/data/auctions", {"header": "true"})
+    assert (auction.window, auction.delay, bid.delay) == ("12 hours", "0 seconds", "5 seconds")
+    assert bid.punctuation == ({"when": "closed", "on": "item_id"},)
+    assert read_one.join == {"on": "item_id", "how": "left"}
+    assert read_one.formats == {"csv", "parquet"}
+    assert pipeline(KAFKA).formats == {"kafka", "json"}
+
+
+def test_paths_may_be_absolute_or_of_another_file_system() -> None:
+    text = FOLDERS.replace('path = "auctions"', 'path = "s3a://house/auctions"').replace('"bids"', '"/srv/bids"')
+    assert [source.path for source in pipeline(text).sources] == ["s3a://house/auctions", "/srv/bids"]
+
+
+def test_a_file_that_is_not_there_is_told_with_the_one_that_is(tmp_path: Path) -> None:
+    (tmp_path / "join.toml").write_text(FOLDERS)
+    with pytest.raises(PipelineError, match=r"cannot be read: No such file(.|\n)*did you mean .*join.toml"):
+        read(tmp_path / "joyn.toml")
+
+
+def test_variables_are_put_in_and_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+    text = changed(
+        KAFKA, 'topic = "counts"', 'topic = "counts", "kafka.sasl.jaas.config" = "pw=${KAFKA_PASSWORD};$${x}"'
+    )
+    got = pipeline(text)
+    assert got.sinks[0].options["kafka.sasl.jaas.config"] == "pw=correct horse;${x}"
+    assert "correct horse" not in repr(got)
+    assert secrets.hide("login with correct horse at 10.1.2.3:9092") == "login with ${KAFKA_PASSWORD} at ${BROKERS}"
+    with pytest.raises(PipelineError) as refused:
+        pipeline(text.replace('key = "item_id"', 'path = "${KAFKA_PASSWORD}"\nvalue = "${KAFKA_PASSWORD}"'))
+    assert '`sinks.results.value` is "${KAFKA_PASSWORD}".' in str(refused.value)
+    assert "correct horse" not in str(refused.value)
+    record = logging.LogRecord("watersmeet", logging.INFO, "", 1, "got %s", ("correct horse",), None)
+    assert secrets.Hiding().filter(record)
+    assert record.getMessage() == "got ${KAFKA_PASSWORD}"
+
+
+def test_several_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
+    text = changed(changed(FOLDERS, 'how = "left"', 'hwo = "left"'), 'delay = "5 seconds"', "delay = 5")
+    said = told(text)
+    assert said.index("line 20") < said.index("line 25")
+    assert said.endswith("2 mistakes")
+
+
+def test_a_value_stands_where_its_line_says() -> None:
+    text = KAFKA + '\n[session]\nsettings.spark.cores = 4\npackages = [\n  "a:b:1", # why\n  "c:d:2",\n]\n'
+    lines, found = text.splitlines(), spans(text)
+    assert lines[found["streams", "bid", "time"].first - 1] == 'time = "bid_at"'
+    assert lines[found["session", "settings", "spark", "cores"].first - 1] == "settings.spark.cores = 4"
+    packages = found["session", "packages"]
+    assert lines[packages.first - 1 : packages.last] == ["packages = [", '  "a:b:1", # why', '  "c:d:2",', "]"]
+    assert found["query",].first == 2
+    assert lines[found["query",].last - 1] == '"""'
+    assert set(found) >= {("streams", "bid", "punctuation", 1, "heartbeat")}
+    second = place(text, ("streams", "bid", "punctuation", 1, "heartbeat"))
+    assert second.text.strip().startswith("{ heartbeat")
+    assert second.text[second.start : second.end] == "heartbeat"
+
+
+def test_the_table_around_stands_for_what_is_not_there() -> None:
+    assert place(FOLDERS, ("streams", "bid", "nothing", "at", "all")).text == "[streams.bid]"
+    assert place(FOLDERS, ("nothing",)).line == 1
+    assert place("", ("nothing",)).line == 1
+
+
+def test_every_operator_can_be_named() -> None:
+    assert set(words.ALGORITHMS) == {"auto", *JOINS}
+
+
+def test_both_texts_of_the_mistakes_are_right_themselves() -> None:
+    for text in (FOLDERS, KAFKA):
+        assert pipeline(text).sinks
+        assert tomllib.loads(text)

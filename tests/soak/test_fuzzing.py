@@ -1,0 +1,79 @@
+"""The fuzz targets under Hypothesis, and the runner: cases are counted, crashes and hangs are findings."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soak import fuzzing, report, targets
+from soak.targets import TARGETS
+
+SLOW = ("two_streams", "several_streams")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(max_examples=max(40, settings().max_examples // 2))
+@given(seed=st.integers(0, 1 << 32))
+def test_a_case_is_exact_or_refused_by_name(name: str, seed: int) -> None:
+    assert TARGETS[name](Random(seed))
+
+
+def test_every_target_has_its_share_and_says_what_it_does() -> None:
+    assert set(fuzzing.SHARES) == set(TARGETS)
+    assert all(targets.about(name) for name in TARGETS)
+
+
+def test_chunks_are_all_cases_and_begin_with_every_target() -> None:
+    some = fuzzing.chunks(100_000, list(TARGETS))
+    assert 100_000 <= sum(count for _, _, count in some) < 100_000 + len(TARGETS)
+    assert {name for name, _, _ in some[: len(TARGETS)]} == set(TARGETS)
+
+
+def test_a_run_is_counted_and_goes_on_where_it_was_left(tmp_path: Path) -> None:
+    results = tmp_path / "fuzz.jsonl"
+    done = fuzzing.run(results, cases=60, seed=1, wanted=["times", "state_bytes"])
+    assert sum(d["cases"] for d in done) == sum(sum(d["ended"].values()) for d in done) >= 60
+    assert not [f for d in done for f in d["findings"]]
+    assert fuzzing.read(results) == done
+    assert fuzzing.run(results, cases=60, seed=1, wanted=["times", "state_bytes"]) == []
+    assert "| `times` |" in report.fuzz_table(done)
+
+
+def test_what_raises_is_a_finding_with_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(chance: Random) -> str:
+        raise KeyError("oh")
+
+    monkeypatch.setitem(TARGETS, "times", fails)
+    found = fuzzing.chunk("times", 1, 10, 3)
+    assert found["ended"] == {"finding": 3}
+    assert [f["number"] for f in found["findings"]] == [10, 11, 12]
+    assert "KeyError: 'oh'" in found["findings"][0]["what"]
+
+
+@pytest.mark.parametrize(("program", "told"), [("os.abort()", "ended with"), ("time.sleep(60)", "not through after")])
+def test_a_crash_and_a_hang_are_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f"#!/bin/sh\nexec {os.sys.executable} -c 'import os, time; {program}'\n")  # type: ignore[attr-defined]
+    stand_in.chmod(0o700)
+    monkeypatch.setattr(fuzzing.sys, "executable", str(stand_in))
+    monkeypatch.setattr(fuzzing, "LONGEST", 3.0)
+    began = time.monotonic()
+    (done,) = fuzzing.run(tmp_path / "fuzz.jsonl", cases=5, seed=1, wanted=["times"])
+    assert time.monotonic() - began < 30
+    assert told in done["findings"][0]["what"]
+    assert fuzzing.totals([done])["times"]["finding"] == 1
+    assert json.loads((tmp_path / "fuzz.jsonl").read_text())["cases"] == 5
+
+
+def test_damage_is_damage() -> None:
+    whole = bytes(range(200))
+    assert sum(targets.damaged(whole, Random(n)) != whole for n in range(200)) > 180

@@ -1,0 +1,122 @@
+"""Rows that nobody would send, through a real Spark: an exact result or an error by name."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from tests.spark.feeds import Feed, failure, run
+
+pytestmark = pytest.mark.spark
+
+NAN, ANOTHER_NAN = float("nan"), struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
+FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
+
+
+def feeds(spark: SparkSession, folder: Path, key: str, payload: str = "string") -> list[Feed]:
+    return [Feed(spark, folder / s, f"k {key}, {s}_ts timestamp, {s}_v {payload}") for s in "ab"]
+
+
+def joined(both: list[Feed], window: str = "10 seconds", how: str = "inner") -> wm.Joined:
+    streams = [
+        wm.stream(f.stream(), time=f"{s}_ts", window=window, delay="5 seconds", name=s)
+        for s, f in zip("ab", both, strict=True)
+    ]
+    return wm.join(*streams, on="k", how=how)
+
+
+def values(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*(table.column(c).to_pylist() for c in ("a_v", "b_v")), strict=True))
+
+
+def test_nan_nulls_zeros_and_the_first_and_last_instant(spark: SparkSession, tmp_path: Path) -> None:
+    both = feeds(spark, tmp_path, "double")
+    keys = [NAN, -0.0, float("inf"), None, 5e-324]
+    same = [ANOTHER_NAN, 0.0, float("inf"), None, 5e-324]
+    for at, word in ((FIRST, "first"), (NOON, "now"), (LAST, "last")):
+        both[0].add_rows([(k, at, f"{word} {n}") for n, k in enumerate(keys)] + [(1.0, None, "no time")])
+        both[1].add_rows([(k, at, None if n == 1 else f"{word} {n}") for n, k in enumerate(same)])
+    told = run(joined(both).tagged, tmp_path / "checkpoint").table
+    results = told.filter(pc.equal(told.column("kind"), "result"))
+    words = [f"{word} {n}" for word in ("first", "now", "last") for n in (0, 1, 2, 4)]
+    assert values(results) == Counter((w, None if w.endswith("1") else w) for w in words)
+    late = told.filter(pc.equal(told.column("kind"), "late"))
+    assert late.num_rows == 3, "a row without a time is late, each time"
+
+
+def test_times_of_all_zones_are_one_time(spark: SparkSession, tmp_path: Path) -> None:
+    both = feeds(spark, tmp_path, "string")
+    zones = [timezone(timedelta(hours=h, minutes=m)) for h, m in ((-12, 0), (0, 0), (5, 45), (14, 0))]
+    for s, feed in zip("ab", both, strict=True):
+        kinds = pa.schema([("k", pa.string()), (f"{s}_ts", pa.timestamp("us", "+05:45")), (f"{s}_v", pa.string())])
+        times = [NOON.astimezone(zone) for zone in zones]
+        columns = [[""] * 4, pa.array(times, kinds.field(1).type), ["x" * n for n in range(4)]]
+        feed.add(pa.table(columns, schema=kinds))
+    found = run(joined(both, "0 seconds").df, tmp_path / "checkpoint").table
+    assert found.num_rows == 16, "an empty string is a key, and all these are the same instant"
+
+
+def test_empty_batches_and_one_huge_row(spark: SparkSession, tmp_path: Path) -> None:
+    both = feeds(spark, tmp_path, "string")
+    text = "ü" * (10 << 20)  # 20 MB, larger than a segment
+    both[0].add_rows([])
+    both[1].add_rows([])
+    both[0].add_rows([(text[:1000], NOON, text), ("", NOON, "")])
+    both[1].add_rows([])
+    both[0].add_rows([])
+    both[1].add_rows([(text[:1000], NOON, "b"), ("", NOON, None)])
+    out: list[tuple[Any, ...]] = []
+    for batch in run(joined(both).df, tmp_path / "checkpoint").tables:
+        out += [(len(row["a_v"]), row["b_v"]) for row in batch.to_pylist()]
+    assert sorted(out) == [(0, None), (len(text), "b")]
+
+
+def test_a_schema_that_changes_under_a_running_query_is_an_error_and_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    both = feeds(spark, tmp_path, "bigint", "bigint")
+    both[0].add_rows([(1, NOON, 10)])
+    both[1].add_rows([(2, NOON, 20)])
+    assert run(joined(both).df, tmp_path / "checkpoint").table.num_rows == 0
+    other = pa.table({"k": ["one"], "a_ts": pa.array([NOON], pa.timestamp("us", "UTC")), "a_v": ["ten"]})
+    both[0].add(other)
+    both[1].add_rows([(1, NOON, 21)])
+    text = failure(lambda: run(joined(both).df, tmp_path / "checkpoint"))
+    assert "FAILED_READ_FILE" in text or "CANNOT_READ" in text or "ParquetDecodingException" in text or "bigint" in text
+    both[0].files -= 1
+    both[0].add_rows([(2, NOON, 11)])  # the file, as it should have been
+    assert values(run(joined(both).df, tmp_path / "checkpoint").table) == Counter([(10, 21), (11, 20)])
+
+
+def test_a_column_that_is_gone_reads_as_null(spark: SparkSession, tmp_path: Path) -> None:
+    both = feeds(spark, tmp_path, "bigint", "bigint")
+    both[0].add(pa.table({"k": [1], "a_ts": pa.array([NOON], pa.timestamp("us", "UTC"))}))
+    both[1].add_rows([(1, NOON, 20)])
+    assert values(run(joined(both).df, tmp_path / "checkpoint").table) == Counter([(None, 20)])
+
+
+def test_secrets_of_a_source_are_not_told(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Options of sources and settings of the session may be passwords; plans and logs have their names at most."""
+    both = feeds(spark, tmp_path, "bigint")
+    secret = "hunter2-very-secret"
+    reader = spark.readStream.option("password", secret)
+    frames = [reader.schema(f.schema).parquet(str(f.folder)) for f in both]
+    streams = [wm.stream(df, time=f"{s}_ts", window="1 hour", name=s) for s, df in zip("ab", frames, strict=True)]
+    with caplog.at_level("DEBUG", "watersmeet"):
+        wm.session(master="local[2]", shards=2, spark_hadoop_fs_s3a_secret_key=secret)
+    explained = wm.join(*streams, on="k").explain()
+    spark.conf.unset("spark.hadoop.fs.s3a.secret.key")
+    assert secret not in str(explained) + str(explained.to_dict()) + explained.to_svg() + caplog.text
+    assert "spark.hadoop.fs.s3a.secret.key" in caplog.text

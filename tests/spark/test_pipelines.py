@@ -1,0 +1,191 @@
+"""Pipelines on Spark: files in and out, schemas inferred, what a message becomes and what becomes a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.errors import ColumnError, QueryError
+from watersmeet.pipelines.pipeline import Pipeline, Sink, Source
+from watersmeet.pipelines.reader import from_text
+from watersmeet.spark.pipelines import assembly, messages, packages, sources
+
+pytestmark = pytest.mark.spark
+
+TEXT = """\
+checkpoint = "out/checkpoint"
+
+[streams.auction]
+format = "csv"
+path = "auctions"
+options = { header = true, maxFilesPerTrigger = 1 }
+select = ["item_id", "opened_at", "upper(title) AS title"]
+time = "opened_at"
+window = "1 hour"
+punctuation = { unique = "item_id" }
+
+[streams.bid]
+format = "csv"
+path = "bids"
+schema = "item_id BIGINT, bid_at TIMESTAMP, price DOUBLE, closed BOOLEAN"
+options = { header = true, maxFilesPerTrigger = 1 }
+time = "bid_at"
+window = "1 hour"
+delay = "5 seconds"
+punctuation = { when = "closed", on = "item_id" }
+
+[join]
+on = "item_id"
+how = "left"
+
+[sinks.results]
+format = "parquet"
+path = "out/results"
+
+[sinks.late]
+format = "json"
+path = "out/late"
+
+[sinks.punctuations]
+format = "json"
+path = "out/punctuations"
+"""
+AUCTIONS = ["1,2026-05-01T10:00:00,teapot", "2,2026-05-01T10:00:04,atlas"]
+BIDS = [
+    ["1,2026-05-01T10:00:03,12.5,false", "1,2026-05-01T10:00:20,14.0,false"],
+    [  # the last one takes the stream past the closings: with a delay, they hold from then on
+        "1,2026-05-01T10:00:02,1.0,false",
+        "2,2026-05-01T10:00:21,,true",
+        "1,2026-05-01T10:00:22,,true",
+        "9,2026-05-01T10:00:40,1.0,false",
+    ],
+]
+
+
+def files(folder: Path, name: str, head: str, *batches: list[str]) -> None:
+    (folder / name).mkdir(exist_ok=True)
+    for n, rows in enumerate(batches):
+        (folder / name / f"{n}.csv").write_text("\n".join([head, *rows]) + "\n")
+
+
+def run(pipeline: Pipeline, spark: SparkSession) -> None:
+    query = assembly.start(pipeline, assembly.joined(pipeline, spark), once=True)
+    query.awaitTermination()
+
+
+def test_files_in_files_out_restart_included(spark: SparkSession, tmp_path: Path) -> None:
+    files(tmp_path, "auctions", "item_id,opened_at,title", AUCTIONS)
+    files(tmp_path, "bids", "item_id,bid_at,price,closed", BIDS[0])
+    pipeline = from_text(TEXT, "pipeline.toml", tmp_path, {})
+    run(pipeline, spark)
+    assert rows(spark, tmp_path / "out/results") == [(1, "TEAPOT", 12.5), (1, "TEAPOT", 14.0)]
+    files(tmp_path, "bids", "item_id,bid_at,price,closed", *BIDS)
+    run(pipeline, spark)
+    # the auction without bids comes when it is closed, an hour before its window would have ended
+    assert rows(spark, tmp_path / "out/results") == [(1, "TEAPOT", 12.5), (1, "TEAPOT", 14.0), (2, "ATLAS", None)]
+    (late,) = spark.read.json(str(tmp_path / "out/late/*/*.json")).collect()
+    assert (late.stream, late.kind, json.loads(late.row)["price"]) == ("bid", "late", 1.0)
+    closed = spark.read.json(str(tmp_path / "out/punctuations/*/*.json")).collect()
+    assert {str(json.loads(c.row)) for c in closed} >= {"{'item_id': 1}", "{'item_id': 2}"}
+
+
+def rows(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
+    found = spark.read.parquet(str(folder)).collect()
+    return sorted(((r.item_id, r.title, r.price) for r in found), key=lambda r: (r[0], r[2] or 0))
+
+
+def test_a_schema_that_cannot_be_inferred_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "auctions").mkdir()
+    source = Source("auction", "csv", "opened_at", str(tmp_path / "auctions"))
+    with pytest.raises(QueryError, match=r"stream `auction` has no `schema`, and .* has no file to infer it from"):
+        sources.stream(spark, source)
+
+
+# ---------------------------------------------------------------- messages
+
+JSON = "item_id BIGINT, bid_at TIMESTAMP, price DOUBLE"
+KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+KAFKA += "headers array<struct<key: string, value: binary>>"
+AT = datetime(2026, 5, 1, 10, tzinfo=UTC)
+
+
+def received(spark: SparkSession, *values: bytes | None, headers: Mapping[str, str] | None = None) -> DataFrame:
+    told = None if headers is None else [(name, text.encode()) for name, text in headers.items()]
+    rows = [(b"7", value, "bids", 1, offset, AT, told) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, KAFKA)
+
+
+def source(**told: Any) -> Source:
+    return Source(name="bid", format="kafka", time="bid_at", **{"schema": JSON, **told})
+
+
+def test_a_message_is_its_value_and_what_stands_beside_it(spark: SparkSession) -> None:
+    got = messages.decoded(
+        received(spark, b'{"item_id": 1, "bid_at": "2026-05-01T10:00:03Z", "price": 2.5}', headers={"kind": "bid"}),
+        source(),
+    )
+    assert got.columns == ["item_id", "bid_at", "price", "kafka"]
+    (row,) = got.selectExpr(
+        "item_id", "price", "kafka.key", "kafka.headers['kind'] k", "kafka.headers['x'] x"
+    ).collect()
+    assert tuple(row) == (1, 2.5, "7", "bid", None)
+
+
+def test_a_message_without_headers_or_value_is_one_of_nulls(spark: SparkSession) -> None:
+    got = messages.decoded(received(spark, None, b"{}"), source())
+    found = got.selectExpr("item_id", "kafka.key", "kafka.headers['kind']", "kafka.offset").collect()
+    assert [tuple(row) for row in found] == [(None, "7", None, 0), (None, "7", None, 1)]
+
+
+def test_of_two_headers_of_one_name_the_last_counts(spark: SparkSession) -> None:
+    told = [("kind", b"bid"), ("kind", b"close")]
+    df = spark.createDataFrame([(b"7", b"{}", "bids", 1, 0, AT, told)], KAFKA)
+    assert messages.decoded(df, source()).selectExpr("kafka.headers['kind'] k").first().k == "close"
+
+
+@pytest.mark.parametrize("value", [b"no json", b'{"item_id": "one"}', b'{"bid_at": "yesterday"}', b"\xff\xfe"])
+def test_a_malformed_message_stops_the_query_and_is_named(spark: SparkSession, value: bytes) -> None:
+    got = messages.decoded(received(spark, b"{}", value), source())
+    with pytest.raises(
+        PySparkException, match="stream `bid`: the message at bids, partition 1, offset 1 is not item_id"
+    ):
+        got.collect()
+
+
+def test_malformed_messages_are_dropped_where_that_is_asked_for(spark: SparkSession) -> None:
+    got = messages.decoded(received(spark, b'{"item_id": 1}', b"no json", b'{"item_id": 3}'), source(malformed="drop"))
+    assert [row.item_id for row in got.collect()] == [1, 3]
+
+
+def test_text_is_one_column(spark: SparkSession) -> None:
+    got = messages.decoded(received(spark, b"plain"), source(value="text", schema=None))
+    assert got.drop("kafka").collect()[0].asDict() == {"value": "plain"}
+
+
+def test_a_column_called_kafka_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ColumnError, match="has a column `kafka`"):
+        messages.decoded(received(spark, b"{}"), source(schema="kafka STRING"))
+
+
+def test_a_row_becomes_a_message_with_key_headers_and_the_number_of_its_batch(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(1, None)], "item_id bigint, best double")
+    sink = Sink("results", "kafka", key="item_id * 10", headers={"kind": "'result'", "item": "item_id"})
+    (message,) = messages.encoded(rows, sink, 4).collect()
+    assert (bytes(message.key), message.value) == (b"10", '{"item_id":1,"best":null}')
+    headers = {h.key: bytes(h.value) for h in message.headers}
+    assert headers == {messages.BATCH: b"4", "kind": b"result", "item": b"1"}
+
+
+def test_packages_are_those_that_nothing_else_brings() -> None:
+    kafka, avro = packages.coordinates({"kafka", "avro", "csv"})
+    assert kafka.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:")
+    assert avro.startswith("org.apache.spark:spark-avro_2.13:")
+    assert packages.coordinates({"kafka"}, "/jars/spark-sql-kafka-0-10_2.13-4.3.0.jar") == []
+    assert packages.coordinates({"csv"}) == []

@@ -1,0 +1,236 @@
+"""What `wm.read_state` says of a checkpoint is what the query counted, for every kind of operator, while it runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from tests.spark.feeds import Feed, run
+from watersmeet.errors import QueryError, StateCorruptError, StateError, StateFormatError, StateMismatchError
+from watersmeet.spark.state_reader import Operator, State
+from watersmeet.state.log import Header
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DDL = "k bigint, {n}_at timestamp, {n} string, {n}_over boolean"
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Three:
+    """Three streams of files, a second apart; some rows close their key."""
+
+    def __init__(self, spark: SparkSession, folder: Path, names: str = "abc") -> None:
+        self.names = names
+        self.feeds = {n: Feed(spark, folder / n, DDL.format(n=n)) for n in names}
+        self.rows: dict[str, list[list[tuple[Any, ...]]]] = {n: [] for n in names}
+
+    def add(self, batch: int, keys: int = 6, rows: int = 20) -> None:
+        for n in self.names:
+            chance = Random(f"{n}{batch}")
+            made = [
+                (
+                    chance.randrange(keys) + batch,
+                    at(batch * 10 + 10 * r / rows),
+                    f"{n}{batch}.{r}",
+                    chance.random() < 0.1,
+                )
+                for r in range(rows)
+            ]
+            self.rows[n].append(made)
+            self.feeds[n].add_rows(made)
+
+    def stream(self, n: str, *, static: bool = False, **options: Any) -> wm.Stream:
+        df = self.feeds[n].static() if static else self.feeds[n].stream()
+        return wm.stream(df, time=f"{n}_at", name=n, **options)
+
+    def window_join(self, **options: Any) -> wm.Joined:
+        streams = [self.stream(n, window="15 seconds") for n in self.names[:2]]
+        return wm.join(*streams, on="k", **options)
+
+    def punctuated(self, how: str = "inner") -> wm.Joined:
+        said = {n: wm.when(f"{n}_over", on="k") for n in self.names}
+        a, b = (self.stream(n, window="15 seconds", punctuation=said[n]) for n in "ab")
+        return wm.join(a, b, on="k", how=how)
+
+
+def held(state: State, stream: str) -> int:
+    return sum(h.tuples for h in state.summary if h.stream == stream)
+
+
+def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    three = Three(spark, tmp_path, "ab")
+    writer = three.window_join().df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    three.add(0)
+    query = writer.start()
+    try:
+        query.processAllAvailable()
+        first = wm.read_state(spark, tmp_path / "c")
+        three.add(1)
+        three.add(2)
+        query.processAllAvailable()
+        counted = wm.counters(query.lastProgress)
+        state = wm.read_state(spark, tmp_path / "c")
+    finally:
+        query.stop()
+    assert first.batch < state.batch
+    assert state.streams == ("a", "b")
+    assert sum(h.tuples for h in state.summary) == counted["stored"]
+    assert sum(h.bytes for h in state.summary) == counted["state_bytes"]
+    assert {(h.stream, h.shard) for h in state.summary} == {(s, i) for s in "ab" for i in state.operators[0].headers}
+    for n, other in ("ab", "ba"):
+        newest = max(row[1] for rows in three.rows[other] for row in rows)
+        alive = {row[2]: row for rows in three.rows[n] for row in rows if row[1] >= newest - timedelta(seconds=15)}
+        rows = state.rows(n).toArrow().to_pylist()
+        assert {r[n]: (r["k"], r[f"{n}_at"], r[n], r[f"{n}_over"]) for r in rows} == alive
+        mine = [h for h in state.summary if h.stream == n]
+        assert min(h.oldest for h in mine if h.oldest) == min(row[1] for row in alive.values())
+        assert max(h.newest for h in mine if h.newest) == max(row[1] for row in alive.values())
+        assert {h.progress for h in mine} == {max(row[1] for rows in three.rows[n] for row in rows)}
+        assert {(h.kind, h.closings, h.format, h.ended) for h in mine} == {("hash", 0, 1, False)}
+        counts: dict[int, int] = {}
+        for row in alive.values():
+            counts[row[0]] = counts.get(row[0], 0) + 1
+        top = state.keys(3, stream=n)
+        assert [k.tuples for k in top] == sorted(counts.values(), reverse=True)[:3]
+        assert all(counts[json.loads(k.key)["k"]] == k.tuples for k in top)
+
+    changes = {c.stream: c for c in state.difference(first.batch)}
+    for n in "ab":
+        then, now = ({r[n] for r in s.rows(n).toArrow().to_pylist()} for s in (first, state))
+        assert (changes[n].came, changes[n].left) == (len(now - then), len(then - now))
+        assert (changes[n].tuples_then, changes[n].tuples_now) == (len(then), len(now))
+        told = state.changes(first.batch, n).toArrow().to_pylist()
+        assert {(r["change"], r[n]) for r in told} == {("came", x) for x in now - then} | {
+            ("left", x) for x in then - now
+        }
+    text = str(state)
+    assert text.splitlines()[0].startswith(f"batch {state.batch} of ")
+    assert "0 hash" in text
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "semi"])
+def test_closings(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    three = Three(spark, tmp_path, "ab")
+    three.add(0)
+    three.add(1)
+    told = run(three.punctuated(how).tagged, tmp_path / "c")
+    state = wm.read_state(spark, tmp_path / "c")
+    assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"] > 0
+    assert {h.kind for h in state.summary} == {"pwjoin"}
+    for n in "ab":
+        closed = {row[0] for rows in three.rows[n] for row in rows if row[3]}
+        assert sum(h.closings for h in state.summary if h.stream == n) == len(closed) > 0
+
+
+def test_several_streams_some_of_which_wait(spark: SparkSession, tmp_path: Path) -> None:
+    three = Three(spark, tmp_path)
+    for n in range(3):
+        three.add(n)
+    streams = [three.stream(n, window=wm.rows(3, per_key=True) if n == "a" else "15 seconds") for n in "abc"]
+    told = run(wm.join(*streams, on="k").df, tmp_path / "c")
+    state = wm.read_state(spark, tmp_path / "c")
+    assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"]
+    assert state.streams == ("a", "b", "c", "a (waiting)", "b (waiting)", "c (waiting)")
+    assert held(state, "b (waiting)") == state.rows("b (waiting)").count() > 0
+
+
+def test_window_oblivious(spark: SparkSession, tmp_path: Path) -> None:
+    three = Three(spark, tmp_path, "ab")
+    three.add(0)
+    joined = wm.join(
+        *(three.stream(n) for n in "ab"), on="k", algorithm="wo_join", scrambling=(50, 50), allow_unbounded=True
+    )
+    told = run(joined.df, tmp_path / "c")
+    state = wm.read_state(spark, tmp_path / "c")
+    assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"] == 40
+    assert {h.kind for h in state.summary} == {"wo_join"}
+
+
+def test_groups_of_both_kinds(spark: SparkSession, tmp_path: Path) -> None:
+    three = Three(spark, tmp_path, "ab")
+    three.add(0)
+    three.add(1)
+    by_key = three.punctuated().group_by("k").agg(n=wm.count(), last=wm.max("b"))
+    told = run(by_key.df, tmp_path / "by key")
+    state = wm.read_state(spark, tmp_path / "by key")
+    assert state.streams == ("a", "b", "groups")
+    assert held(state, "groups") == told.metrics[-1]["open_groups"] > 0
+    rows = state.rows("groups").toArrow().to_pylist()
+    assert len(rows) == held(state, "groups")
+    assert all(r["n"] > 0 and r["last"].startswith("b") for r in rows)
+
+    other = three.window_join().group_by("a", wm.bucket("b_at", "1 minute")).agg(n=wm.count())
+    run(other.df, tmp_path / "other")
+    state = wm.read_state(spark, tmp_path / "other")
+    assert [o.id for o in state.operators] == [0, 1]
+    assert sorted(state.streams) == ["a", "b", "groups"]
+    assert {h.kind for h in state.summary} == {"hash", "groups"}
+    assert sum(r["n"] for r in state.rows("groups").toArrow().to_pylist()) > 0
+    assert {h.kind: h.operator for h in state.summary if h.tuples}.keys() == {"hash", "groups"}
+
+
+def test_a_tree_has_several_operators(spark: SparkSession, tmp_path: Path) -> None:
+    three = Three(spark, tmp_path)
+    three.add(0)
+    streams = [three.stream(n, window="15 seconds") for n in "abc"]
+    tree = wm.join(*streams, on=["a.k = b.k", "b.b = c.c"])
+    run(tree.df, tmp_path / "c")
+    state = wm.read_state(spark, tmp_path / "c")
+    assert len(state.operators) == 2
+    assert sorted(state.streams) == ["a", "a_b", "b", "c"]
+    assert state.rows("a").count() == held(state, "a") == 20
+    assert held(state, "a_b") > 0
+
+
+def test_what_is_no_state_of_ours_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="cannot be read as the checkpoint"):
+        wm.read_state(spark, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StateError):
+        wm.read_state(spark, tmp_path / "empty")
+    feed = Feed(spark, tmp_path / "in", "k bigint")
+    feed.add_rows([(1,), (2,)])
+    run(feed.stream().dropDuplicates(["k"]), tmp_path / "foreign")
+    with pytest.raises(StateMismatchError, match="holds no state of ours; its stateful operators are: dedupe"):
+        wm.read_state(spark, tmp_path / "foreign")
+
+    three = Three(spark, tmp_path, "ab")
+    three.add(0)
+    run(three.window_join().df, tmp_path / "c")
+    with pytest.raises(StateError, match=r"`batch` is 7; the last complete batch of .* is 0"):
+        wm.read_state(spark, tmp_path / "c", batch=7)
+    state = wm.read_state(spark, tmp_path / "c")
+    with pytest.raises(QueryError, match=r"no stream `z`(.|\n)*it has a, b"):
+        state.rows("z")
+
+    shard, data = next(iter(state.operators[0].headers.items()))
+    newer = data.replace(b"watersmeet-state 1", b"watersmeet-state 9")
+    broken = data.replace(b'"progress"', b'"progross"')
+    for bad, error, text in (
+        (newer, StateFormatError, "format 9"),
+        (broken, StateCorruptError, "checksum"),
+        (b"PK", StateCorruptError, "does not begin"),
+    ):
+        with pytest.raises(error, match=text):
+            Header.unpack(bad)
+    for change, text in (
+        (lambda entries: [replace(e, checksum=e.checksum ^ 1) for e in entries], "not what was written"),
+        (lambda entries: [*entries, replace(entries[0], id=99)], "segment 99 of the state is missing"),
+    ):
+        header = Header.unpack(data)
+        header.segments = change(header.segments)
+        operator = Operator(0, {**state.operators[0].headers, shard: header.pack()})
+        with pytest.raises(StateCorruptError, match=text):
+            State(spark, state.checkpoint, state.batch, (operator,)).summary  # noqa: B018  # asking is the test
