@@ -33,7 +33,7 @@ from rich.console import Console
 
 import watersmeet as wm
 from benchmarks import disorder_report
-from benchmarks.peers import IN_MEMORY, SETTINGS
+from benchmarks.contenders import IN_MEMORY, SETTINGS
 from watersmeet.workload.arrivals import SECOND
 from watersmeet.workload.scrambled import BURST, DIP, Scrambled, cut
 
