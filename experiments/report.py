@@ -47,7 +47,7 @@ def judge(results: Results) -> list[Judged]:
 
 
 def write(folder: Path, results: Results, readme: Path | None = None) -> list[Judged]:
-    """Figures, `report.md` and, with the figures inside, `one-page.html` in a folder; the claims table of the README, too, if it is given."""
+    """Figures, `report.md` and `one-page.html` in a folder; the claims table of the README, too, if it is given."""
     judged = judge(results)
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
