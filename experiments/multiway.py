@@ -198,7 +198,7 @@ MULTIWAY = (
         id="multiway-table",
         row="Multi-way table",
         title="Highest rate sustained, by order, algorithm and index",
-        setup=f"Four streams, {EXAMPLE}, with 3 (scans) and 60 (hash) times the tuples and keys, so that an "
+        setup=f"Four streams, {EXAMPLE}, with 2 (scans) and 60 (hash) times the tuples and keys, so that an "
         "evaluation has something to do; 40 s of input once the windows are full, in batches of 5 s (lazy: of τ), "
         "the next batch always there; orders 1,2,3,4 (best of all) and 4,3,2,1 (worst); three turns, medians.",
         run=runs.run_table,
