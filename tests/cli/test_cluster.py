@@ -97,8 +97,9 @@ def test_the_wheel_by_spark_submit(master: str, tmp_path: Path) -> None:
     wheel = subprocess.run(
         [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()[-1]
+    (tmp_path / wheel).rename(tmp_path / "watersmeet.zip")
     said = here.run(
-        f"unset PYTHONPATH\n{SPARK}/bin/spark-submit --master {master} --py-files {wheel} "
+        f"unset PYTHONPATH\n{SPARK}/bin/spark-submit --master {master} --py-files watersmeet.zip "
         f"{ROOT}/src/watersmeet/cli/__main__.py run --once examples/pipelines/folders.toml",
         600,
     )
