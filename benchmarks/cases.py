@@ -139,3 +139,14 @@ SEVERAL = {
         for words, streams in (("three", "abc"), ("four", "abcd"))
     )
 }
+
+#: The join of `benchmarks.peers`: batches as a backlog gives them, so that nobody's fixed costs decide.
+PEERS = Case(
+    "window-join",
+    "two streams of 20 k rows a second of event time each, about three partners a row; on Spark 400 k rows a batch",
+    (Stretch("warm-up", 2, 400_000, 10.0), Stretch("steady", 4, 400_000, 10.0)),
+    keys=100_000,
+    drift=5_000,
+    repetitions=1,
+    contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
+)

@@ -24,7 +24,7 @@ from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from benchmarks import cases, data
-from benchmarks.cases import CASES, DELAY_SECONDS, SEVERAL, WINDOW_SECONDS, Case
+from benchmarks.cases import CASES, DELAY_SECONDS, PEERS, SEVERAL, WINDOW_SECONDS, Case
 from watersmeet.spark.packing import PACKED_DDL, Packer
 from watersmeet.spark.pipeline import Joined
 
@@ -152,6 +152,7 @@ CONTENDERS = {
     cases.PACKED_IDENTITY: Contender(packed_identity, session=watersmeet_session),
     cases.SOURCE_SINK: Contender(source_sink),
 }
+ALL = CASES | SEVERAL | {PEERS.name: PEERS}
 
 
 def run(name: str, case: Case, extra: dict[str, str]) -> Run:
@@ -218,11 +219,11 @@ def _bytes_per_steady_batch(checkpoint: Path, batches: list[dict[str, Any]]) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.contenders")
     parser.add_argument("contender", choices=CONTENDERS)
-    parser.add_argument("case", choices=CASES | SEVERAL)
+    parser.add_argument("case", choices=ALL)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the data")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further Spark setting")
     options = parser.parse_args()
-    case = (CASES | SEVERAL)[options.case]
+    case = ALL[options.case]
     extra = dict(setting.split("=", 1) for setting in options.set)
     print(json.dumps(asdict(run(options.contender, case.quick() if options.quick else case, extra))))
 

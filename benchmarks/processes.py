@@ -24,16 +24,14 @@ def measured(
 ) -> dict[str, Any]:
     """What the process says, or `error`: what went wrong if it did not finish. Its own messages go to the log."""
     began, too_long = time.monotonic(), False
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,  # so that what it started can be ended with it
-        )
-        output = None
+    own = {**os.environ, **(environment or {})}
+    output: str | None = None
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=own, start_new_session=True
+        ) as process,
+    ):
         try:
             while output is None and not too_long:
                 try:
@@ -43,8 +41,7 @@ def measured(
                     too_long = time.monotonic() - began > longest
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+                os.killpg(process.pid, signal.SIGKILL)  # what it started ends with it
     if output is None:
         return {"error": f"not finished after {longest:.0f} s ({log.name})"}
     if process.returncode != 0:

@@ -80,11 +80,10 @@ def thousands(axes: Axes, which: str = "y") -> None:
 def bars(
     axes: Axes, names: Sequence[str], values: Sequence[float], errors: Sequence[tuple[float, float]] | None = None
 ) -> None:
-    """Horizontal bars with their numbers; errors are (lowest, highest)."""
+    """Horizontal bars, named; errors are (lowest, highest)."""
     places = list(range(len(names)))[::-1]
-    hatches = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
-    for place, value, style, hatch in zip(places, values, STYLES, hatches, strict=False):
-        axes.barh(place, value, color=style["color"], alpha=0.75, hatch=hatch, edgecolor="white", height=0.65)
+    for place, value, style in zip(places, values, STYLES, strict=False):
+        axes.barh(place, value, color=style["color"], alpha=0.8, height=0.65)
     if errors is not None:
         low = [v - e[0] for v, e in zip(values, errors, strict=True)]
         high = [e[1] - v for v, e in zip(values, errors, strict=True)]

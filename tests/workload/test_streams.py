@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.errors import QueryError
-from watersmeet.workload import BURST, DIP, ORIGIN, SECOND, STREAMS, Punctuated, Scrambled
+from watersmeet.workload import BURST, DIP, ORIGIN, SECOND, STREAMS, Punctuated, Scrambled, Several
 
 
 def times(table, column):
@@ -59,9 +59,17 @@ def test_scrambled_rows_are_those_of_the_arrays():
         assert table[name].to_pylist() == expected[name].to_pylist()
 
 
+def test_rows_of_several_streams_are_those_of_the_arrays():
+    together = Several((50.0, 300.0), (1.0, 1.0), (9, 77), seed=3)
+    table = STREAMS["several"]({"rate": "300", "distinct": "77", "seed": "3", "stream": "1"}).table(0, 70 * SECOND)
+    expected = together.rows(1, 70)
+    assert np.array_equal(times(table, "ts"), expected["ts"])
+    assert np.array_equal(table["key"].to_numpy(), expected["key"])
+
+
 @settings(max_examples=20, deadline=None)
 @given(cuts=st.lists(st.integers(0, 8 * SECOND), max_size=5))
-@pytest.mark.parametrize("name", ["punctuated", "scrambled"])
+@pytest.mark.parametrize("name", ["punctuated", "scrambled", "several"])
 def test_rows_do_not_depend_on_the_cuts(name, cuts):
     stream = STREAMS[name]({"rate": "300", "seed": "5"})
     pieces = [stream.table(low, high) for low, high in pairwise([0, *sorted(cuts), 8 * SECOND])]
@@ -78,6 +86,8 @@ def test_rows_do_not_depend_on_the_cuts(name, cuts):
         ("scrambled", {"rate": "fast"}, "option `rate` is 'fast', which is not a number"),
         ("scrambled", {"swings": "10:30"}, "a swing of the rate is start:seconds:factor"),
         ("scrambled", {"swings": "10:30:0"}, "a swing of the rate is start:seconds:factor"),
+        ("several", {"stream": "8"}, "option `stream` is 8; streams are numbered from 0 to 7"),
+        ("several", {"distinct": "0"}, "`distinct` at least 1"),
         ("scrambled", {"length": "0"}, "`gap` and `length` must be positive"),
         ("scrambled", {"scrambling": "0"}, "`scrambling` is 0 and `multiplicity` 2"),
     ],

@@ -161,15 +161,30 @@ def experiment(context: typer.Context) -> None:
 
 @app.command(epilog=CODES)
 def state(
-    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of a pipeline.")],
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of a query.")],
+    rows: Annotated[str | None, typer.Option(metavar="STREAM", help="The tuples held of a stream, as JSON.")] = None,
+    limit: Annotated[int, typer.Option(help="How many of them.")] = 20,
+    keys: Annotated[bool, typer.Option("--keys", help="The keys that hold most.")] = False,
+    diff: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="A B", help="What came and left between two batches.")
+    ] = None,
+    rescale: Annotated[
+        tuple[int, Path] | None,
+        typer.Option(metavar="N NEW", help="Write the checkpoint NEW with N shards; the query must have stopped."),
+    ] = None,
+    master: Master = None,
 ) -> None:
-    """Show what a checkpoint holds: tuples, bytes, oldest and newest per stream and shard.
+    """Show what a checkpoint holds: tuples, bytes, oldest and newest per stream and shard. The query may be running.
 
     [bold]watersmeet state out/checkpoint[/]
+    [bold]watersmeet state out/checkpoint --rows bids --limit 5[/]
+    [bold]watersmeet state out/checkpoint --keys[/]
+    [bold]watersmeet state out/checkpoint --diff 10 12[/]
+    [bold]watersmeet state out/checkpoint --rescale 8 out/checkpoint-8[/]
     """
     from watersmeet.cli import state as states
 
-    states.show(checkpoint)
+    states.show(checkpoint, rows=rows, limit=limit, keys=keys, diff=diff, rescale=rescale, master=master)
 
 
 @app.command(epilog=CODES)

@@ -146,9 +146,6 @@ class RunningWOJoin(RunningGeneralLazy):
             if len(self.track) > TRACK:
                 self.track = [*self.track[: TRACK // 2 : 2], *self.track[TRACK // 2 :]]
 
-    def scrambling(self) -> list[int]:
-        return [d.scrambling for d in self.buffers.disorder]
-
     @property
     def ended(self) -> list[bool]:
         return [p >= AFTER_ALL for p in self.progress]

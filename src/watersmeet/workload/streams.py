@@ -17,9 +17,11 @@ from watersmeet.workload.nexmark import Nexmark
 from watersmeet.workload.options import gap_of, made
 from watersmeet.workload.punctuated import Punctuated
 from watersmeet.workload.scrambled import Scrambled, Swing
+from watersmeet.workload.several import NAMES, Several
 from watersmeet.workload.tables import (
     AUCTIONS,
     BIDS,
+    KEYED,
     NARROW,
     NEXMARK_AUCTIONS,
     NEXMARK_BIDS,
@@ -99,6 +101,42 @@ def _interleaved(stream: Punctuated, tuples: int) -> Columns:
 
 
 @dataclass(frozen=True)
+class OneOfSeveral:
+    """Stream number `stream` of a `Several` with that rate and so many keys."""
+
+    rate: float = 1_000.0
+    distinct: int = 1_000
+    seed: int = 0
+    stream: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stream < len(NAMES):
+            raise QueryError(f"option `stream` is {self.stream}; streams are numbered from 0 to {len(NAMES) - 1}.")
+
+    def all(self) -> Several:
+        count = self.stream + 1
+        return Several((self.rate,) * count, (0.0,) * count, (self.distinct,) * count, self.seed)
+
+
+def _several(options: Options) -> TableStream:
+    one = made(OneOfSeveral, options)
+    one.all()  # refuses a rate or a number of keys that makes no sense
+
+    def columns(start: int, end: int) -> Columns:
+        seconds = 64
+        while micros(seconds) < end:
+            seconds *= 2
+        return _between(_first_seconds(one, seconds), "ts", start, end)
+
+    return TableStream(KEYED, one.rate, columns, plain_table)
+
+
+@lru_cache(maxsize=8)
+def _first_seconds(one: OneOfSeveral, seconds: int) -> Columns:
+    return one.all().rows(one.stream, seconds)
+
+
+@dataclass(frozen=True)
 class ScrambledRun:
     """`Scrambled(…).rows(length, seed=…, stream=…)`; its keys are scrambled as a whole, so it has a length."""
 
@@ -164,5 +202,6 @@ STREAMS: dict[str, Callable[[Options], TableStream]] = {
     "nexmark_auctions": _nexmark_auctions,
     "nexmark_bids": _nexmark_bids,
     "punctuated": _punctuated,
+    "several": _several,
     "scrambled": _scrambled,
 }

@@ -73,6 +73,7 @@ NEXMARK_BIDS = pa.schema(
     ]
 )
 PUNCTUATED = pa.schema([("key", pa.int64()), ("ts", _TIMESTAMP), ("n", pa.int64()), ("closed", pa.bool_())])
+KEYED = pa.schema([("key", pa.int64()), ("ts", _TIMESTAMP)])
 SCRAMBLED = pa.schema([("at", _TIMESTAMP), ("epoch", pa.int64()), ("reading", pa.float64())])
 
 

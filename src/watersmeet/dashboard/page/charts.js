@@ -5,7 +5,7 @@ import { clock, draw, make, seconds } from "./format.js";
 const HEIGHT = 170, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
 
 export class Chart {
-  // about: {id, title, hint, format (of the axis), say (of the legend), layers, series: (batches) => [{name, colour, values, foretold}]}
+  // about: {id, title, hint, format (of the axis), say (of the legend), layers, firstMayLeave, series: (batches) => [{name, colour, values, foretold}]}
   constructor(about, onMove, onPick) {
     this.about = about;
     this.say = about.say ?? about.format;
@@ -40,12 +40,20 @@ export class Chart {
     const span = times.at(-1) || 1, room = width - LEFT - RIGHT;
     this.xs = times.map((t) => (times.length === 1 ? LEFT + room / 2 : LEFT + (t / span) * room));
     this.stacked = this.about.layers ? stack(this.series) : this.series.map((s) => s.values);
-    const top = nice(Math.max(0, ...this.stacked.flat().filter((v) => v != null)));
-    this.y = (v) => TOP + (1 - v / top.max) * (HEIGHT - TOP - BOTTOM);
+    const top = nice(this.most());
+    this.y = (v) => Math.max(TOP, TOP + (1 - v / top.max) * (HEIGHT - TOP - BOTTOM));
     this.axes(width, top, span);
     if (this.about.layers) this.layers(); else this.curves(room);
     this.cursor = draw("g");
     this.svg.append(this.cursor);
+  }
+
+  // The largest value; not that of the first batch if the chart says so and it is far above all others.
+  most() {
+    const larger = (a, b) => Math.max(a, b ?? 0);
+    const rest = this.stacked.map((values) => values.slice(1).reduce(larger, 0)).reduce(larger, 0);
+    const all = this.stacked.map((values) => values[0]).reduce(larger, rest);
+    return this.about.firstMayLeave && this.batches.length > 4 && all > 2 * rest ? 1.2 * rest : all;
   }
 
   axes(width, top, span) {

@@ -1,0 +1,99 @@
+"""What the benchmarks' tables say of results, of runs that failed and of wrong numbers."""
+
+import pytest
+
+pytest.importorskip("rich")
+pytest.importorskip("duckdb")
+
+from benchmarks import nexmark, peers, peers_report, report
+
+WHERE = {
+    "date": "2026-01-01",
+    "machine": {"cores": 2},
+    "versions": {"Python": "3.11"},
+    "load_before": 0.5,
+    "quick": False,
+    "about": "a join",
+}
+
+
+def peer(name, seconds, results=10):
+    return {"peer": name, "rows": 1000, "seconds": seconds, "results": results, "version": "1", "process_s": 9.0}
+
+
+def batch(rows, ms, state, groups=0):
+    own = {"open_groups": groups}
+    return {
+        "phase": "steady",
+        "rows": rows,
+        "durations": {"triggerExecution": ms},
+        "state_rows": state,
+        "state_bytes": state * 10,
+        "watersmeet": own,
+    }
+
+
+def nexmark_run(contender, ms, state, missing=0):
+    batches = [batch(1000, ms, state, groups=5), {**batch(9, 9, 10**6), "phase": "end"}]
+    return {"contender": contender, "results": 7, "missing": missing, "unexpected": 0, "batches": batches}
+
+
+def test_peers_are_judged_one_by_one():
+    failed = {"peer": "pathway", "error": "pathway==1 does not install on Python 3.11 (x.log says why)"}
+    runs = [peer("watersmeet", 2.0), peer("flink-heap", 1.0), peer("bytewax", 4.0, results=9), failed]
+    results = WHERE | {"runs": runs, "expected": 10, "rows": 3000}
+    answers = {name: (measured, answer) for name, _, measured, answer in peers_report.claims(results).rows}
+    assert answers["flink-heap"] == ("0.50", "does not hold")
+    assert answers["bytewax"] == ("2.00", "holds")
+    assert answers["pathway"] == answers["spark-rocksdb"] == ("–", "not measured")
+    told = {row[0]: row[-1] for row in peers_report.speeds(results).rows}
+    assert told == {
+        "watersmeet": "results as counted",
+        "flink-heap": "results as counted",
+        "bytewax": "10 expected",
+        "pathway": failed["error"],
+    }
+
+
+def test_a_quick_run_of_peers_is_not_judged():
+    results = WHERE | {
+        "quick": True,
+        "runs": [peer("watersmeet", 1.0), peer("bytewax", 4.0)],
+        "expected": 10,
+        "rows": 3,
+    }
+    assert "holds" not in {row[-1] for row in peers_report.claims(results).rows}
+
+
+def test_everybody_is_described():
+    assert set(peers_report.DOES) == set(peers.EVERYBODY)
+    assert set(peers_report.STREAMING_AND_DURABLE) < set(peers.EVERYBODY)
+
+
+def test_nexmark_is_told_by_steady_batches():
+    runs = [
+        nexmark_run("watersmeet", 500, 10),
+        nexmark_run("native-memory", 1000, 60),
+        nexmark_run("native-rocksdb", 2000, 30, 2),
+    ]
+    case = WHERE | {"size": "small", "runs": runs}
+    results = {"queries": {"q4": case}}
+    assert nexmark.summary(results).rows == [("q4", "4.00", "2.00", "2.33", "not all equal")]
+    told = {row[0]: row[1:] for row in nexmark.query_table("q4", case).rows}
+    assert told["watersmeet"] == ("2,000", "1.00", "15", "1.00", "0.00", "1.00", "7", "equal")
+    assert told["native-rocksdb"][-1] == "2 missing, 0 too many"
+
+
+def test_a_failed_run_of_nexmark_is_shown():
+    runs = [nexmark_run("watersmeet", 500, 10), {"contender": "native-memory", "error": "exit 1"}]
+    results = {"queries": {"q3": WHERE | {"size": "small", "runs": runs}}}
+    assert "native-memory failed: exit 1." in nexmark.markdown(results)
+    assert nexmark.summary(results).rows[0][-1] == "all equal, some failed"
+
+
+@pytest.mark.parametrize("section", ["results", "profile", "punctuations", "multiway", "nexmark", "peers"])
+def test_the_page_has_a_place_for_every_section(section, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(report.README.read_text())
+    report.fill(section, "filled in", page)
+    assert f"<!-- {section}: begin -->\n\nfilled in\n\n<!-- {section}: end -->" in page.read_text()
