@@ -157,7 +157,7 @@ def unpack(format: int, folder: Path) -> Path:
 def _moved(checkpoint: Path, before: str, after: str) -> None:
     """Say in the operator's metadata where the checkpoint is now: Spark keeps the whole name of the schema's file."""
     for file in checkpoint.glob("state/*/_metadata/v2/*"):
-        if before in file.read_text():
+        if not file.name.startswith(".") and before in file.read_text():
             file.write_text(file.read_text().replace(before, after))
             (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
