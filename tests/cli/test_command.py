@@ -36,7 +36,7 @@ def test_help_names_all_subcommands_and_the_exit_codes(capsys: pytest.CaptureFix
     assert all(str(int(code)) in command.CODES for code in Exit)
 
 
-@pytest.mark.parametrize("name", [s for s in SUBCOMMANDS if s != "doctor"])
+@pytest.mark.parametrize("name", [s for s in SUBCOMMANDS if s not in ("doctor", "experiment")])
 def test_help_of_a_subcommand_shows_how_to_call_it(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, out, _ = called(capsys, name, "--help")
     assert code == Exit.DONE
@@ -56,6 +56,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     import watersmeet
 
     assert called(capsys, "--version") == (Exit.DONE, f"watersmeet {watersmeet.__version__}\n", "")
+
+
+def test_the_shell_completes_subcommands() -> None:
+    asked = {"_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet ex", "COMP_CWORD": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "watersmeet.cli"], capture_output=True, text=True, env=os.environ | asked, check=True
+    )
+    assert ran.stdout.split() == ["explain", "experiment"]
 
 
 def test_an_unknown_subcommand_is_called_wrongly(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +158,13 @@ def test_a_benchmark_gets_what_follows_its_name() -> None:
     assert ran.returncode == 0, ran.stderr
     assert "benchmark" in ran.stdout.lower()
     assert "what follows its name" not in ran.stdout
+
+
+def test_experiments_are_handed_all_arguments() -> None:
+    script = "from watersmeet.cli import app as command; command.run(['experiment', '--help'])"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "--redraw" in ran.stdout
 
 
 def test_outside_a_checkout_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

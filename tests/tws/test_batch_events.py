@@ -6,23 +6,15 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.outputs import Counters
-from watersmeet.model.queries import JoinQuery, StreamSpec
-from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.batch_events import RunEvents, of_streams
 
 pytestmark = pytest.mark.tws
 
 SECOND = 1_000_000
-
-
-def spec(name: str) -> StreamSpec:
-    schema = pa.schema([("k", pa.int64()), (f"{name}_ts", pa.timestamp("us", "UTC"))])
-    return StreamSpec(name, schema, f"{name}_ts", ("k",), TimeWindow(10 * SECOND))
 
 
 def stream(name: str, rows: int, seen: int | None = 0, **more: Any) -> dict[str, Any]:
@@ -48,7 +40,7 @@ def progress(batch: int, *shards: str, second: float = 0.0, took: int = 500, **o
 
 
 def events(grouped: bool = False) -> RunEvents:
-    return RunEvents(JoinQuery((spec("a"), spec("b"))), "hash", grouped=grouped)
+    return RunEvents(2, grouped=grouped)
 
 
 def test_streams_are_summed_and_the_slowest_shard_is_told() -> None:
@@ -83,15 +75,26 @@ def test_a_stream_that_is_silent_falls_behind_by_what_it_showed_last() -> None:
     assert event["streams"][1]["newest"] == 4 * SECOND
 
 
-def test_no_progress_is_told_before_the_first_row_nor_a_forecast_after_an_end() -> None:
-    run = events()
-    for n in range(4):
-        streams = [stream("a", 10, n * SECOND), stream("b", 10, n * SECOND)]
-        event = run.batch(progress(n, shard(0, streams, progress=[n, BEFORE_ALL if n < 3 else AFTER_ALL])))
+def test_what_the_shards_expect_is_summed_unless_one_does_not_know_or_a_stream_has_ended() -> None:
+    streams = [stream("a", 10), stream("b", 10)]
+    one, two = (shard(n, streams, expected=[[10, 900], [20, 800]], scrambling=[n, 5], delays=[n, None]) for n in (3, 4))
+    event = events().batch(progress(0, one, two))
+    assert event is not None
+    a, b = event["streams"]
+    assert (a["predicted"], a["predicted_bytes"], b["predicted"]) == (20, 1800, 40)
+    assert (a["scrambling"], b["scrambling"], a["delay"], b["delay"]) == (7, 10, 4e-6, None)
+    over = shard(5, streams, expected=[[1, 1], [1, 1]], progress=[0, AFTER_ALL])
+    for other in (shard(5, streams), over):
+        event = events().batch(progress(0, one, other))
         assert event is not None
-        foretold = [s["predicted"] for s in event["streams"]]
-        assert foretold == ([None, None] if n in (0, 3) else [10 * (n + 1)] * 2)
-        assert [s["progress"] for s in event["streams"]] == [n, None]
+        assert [s["predicted"] for s in event["streams"]] == [None, None]
+
+
+def test_no_progress_is_told_before_the_first_row_and_after_the_end() -> None:
+    for unknown in (BEFORE_ALL, AFTER_ALL):
+        event = events().batch(progress(0, shard(0, [stream("a", 1), stream("b", 1)], progress=[5, unknown])))
+        assert event is not None
+        assert [s["progress"] for s in event["streams"]] == [5, None]
 
 
 def test_the_state_of_further_operators_counts() -> None:

@@ -6,9 +6,11 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
@@ -32,7 +34,28 @@ def check(file: Path) -> Exit:
     return Exit.DONE
 
 
-def run(file: Path, *, once: bool, ui: bool, master: str | None) -> Exit:
+@dataclass(frozen=True)
+class Watched:
+    """Who looks on: the live page, a file of events, Prometheus at a port."""
+
+    ui: bool = False
+    events: Path | None = None
+    prometheus: int | None = None
+
+    def follow(self, asked: Any, console: Console) -> AbstractContextManager[Any]:
+        """Follow what will be started, and say where it is shown."""
+        if not self.ui and self.events is None and self.prometheus is None:
+            return nullcontext()
+        import watersmeet as wm
+
+        monitor = wm.monitor(asked, events=self.events, ui=self.ui, prometheus=self.prometheus)
+        for what, url in (("live page", monitor.url), ("metrics", monitor.metrics_url)):
+            if url is not None:
+                console.print(f"{what}: {url}", markup=False)
+        return monitor
+
+
+def run(file: Path, *, once: bool, watched: Watched, master: str | None) -> Exit:
     """Run a pipeline until it has worked off what is there (`once`), fails or is interrupted."""
     pipeline = read(file)
     hide_secrets()
@@ -45,7 +68,7 @@ def run(file: Path, *, once: bool, ui: bool, master: str | None) -> Exit:
         try:
             asked = assembly.joined(pipeline, spark)
             console.print(f"{pipeline.name} runs; checkpoint {secrets.hide(pipeline.checkpoint)}. Ctrl-C ends it.")
-            with _interruptible() as interrupted:
+            with _interruptible() as interrupted, watched.follow(asked, console):
                 tally = _patiently(lambda: assembly.start(pipeline, asked, once=once), pipeline, interrupted, console)
         finally:
             spark.stop()

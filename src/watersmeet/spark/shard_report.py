@@ -45,7 +45,6 @@ def about_news(join: RunningJoin[Any], batches: Sequence[Batch]) -> list[dict[st
 
 def about_states(join: RunningJoin[Any], news: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same with what is stored after the batch; `keys` are those of the stored tuples."""
-    factors = join.scrambling()
     out = []
     for i, told in enumerate(news):
         spec = join.query.streams[i]
@@ -54,8 +53,6 @@ def about_states(join: RunningJoin[Any], news: Sequence[dict[str, Any]]) -> list
         keys = _keys(states[0])
         if keys is not None:
             held["keys"] = keys
-        if factors:
-            held["scrambling"] = factors[i]
         out.append(told | held)
     return out
 

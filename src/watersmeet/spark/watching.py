@@ -51,7 +51,7 @@ class Watch:
         p = self.figures()
         said: dict[str, Any] = {"figures": [_said(s) for s in p.streams]}
         advance = (max(s.newest for s in self.streams) - before[0]) / SECOND if before[1] else 0.0
-        said["predicted"] = self._predicted(replace(p, interval=advance or p.interval), advance)
+        said |= self._foretold(replace(p, interval=advance or p.interval), advance)
         self._stored(p)
         notes: dict[str, Any] = {}
         if self.order:
@@ -87,20 +87,27 @@ class Watch:
             stored = sum(len(state) for k, state in enumerate(self.running.streams) if k % n == i)
             stay[:] = [FADING * stay[0] + stored, FADING * stay[1] + s.rate]
 
-    def _predicted(self, p: Parameters, advance: float) -> dict[str, int]:
-        """What the models say of the state after this batch and, if it is known how long it was, of its work."""
+    def _foretold(self, p: Parameters, advance: float) -> dict[str, Any]:
+        """What the models say of the state after this batch and, if it is known how long it was, of its work.
+
+        `expected` are tuples and bytes of each stream; `predicted` is about all of them.
+        """
         order = self.running.order if isinstance(self.running, RunningMultiway) else None
         try:
             cost = cost_of_join(self.join, p, order)
         except QueryError:  # a model that knows nothing of such streams
-            return {}
+            return {"predicted": {}}
         told = {"stored": sum(cost.tuples), "state_bytes": cost.bytes}
         if advance:
             constants = here().of(name_of(self.join))
             work = cost.work.times(advance)
             told |= {"probed": work.looked_at, "results": work.results}
             told["join_us"] = (constants.price(work) + constants.batch) / 1000
-        return {name: round(value) for name, value in told.items() if math.isfinite(value)}
+        said: dict[str, Any] = {"predicted": {n: round(value) for n, value in told.items() if math.isfinite(value)}}
+        if all(map(math.isfinite, cost.tuples)):
+            each = zip(cost.tuples, p.streams, strict=True)
+            said["expected"] = [[round(tuples), round(tuples * s.row_bytes)] for tuples, s in each]
+        return said
 
 
 def watch(join: Join, running: RunningJoin[Any], *, ended: bool) -> Watch | None:

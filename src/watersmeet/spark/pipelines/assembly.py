@@ -19,7 +19,7 @@ from watersmeet.spark.joining import join
 from watersmeet.spark.pipeline import Joined
 from watersmeet.spark.pipelines import packages
 from watersmeet.spark.pipelines.sinks import writer
-from watersmeet.spark.pipelines.sources import stream
+from watersmeet.spark.pipelines.sources import stream, window
 from watersmeet.spark.sql import sql
 from watersmeet.spark.write import write
 
@@ -67,6 +67,8 @@ def joined(pipeline: Pipeline, spark: SparkSession) -> Joined | Grouped:
         return sql(pipeline.query, **streams)
     told = dict(pipeline.join or {})
     chosen = [streams[name] for name in told.pop("streams", list(streams))]
+    if "window" in told:
+        told["window"] = window(told["window"])
     return join(*chosen, **told.pop("options", {}), **told)
 
 
