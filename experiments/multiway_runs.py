@@ -83,7 +83,7 @@ ORDERS = {"best": BEST, "worst": WORST}
 
 def run_table(run: Run) -> Found:
     compiled(4)
-    scale = run.size({"scan": 3, "hash": 60}, {"scan": 1, "hash": 8})
+    scale = run.size({"scan": 2, "hash": 60}, {"scan": 1, "hash": 8})
     settings = {}
     for kind, index in INDEXES.items():
         load = replace(EXAMPLE.scaled(scale[index]), seed=run.seed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,25 +32,23 @@ OWN, PLAIN, PWJOIN = "Spark's own join", "window join", "PWJoin"
 Build = Callable[[Any, Any], Any]
 
 
-@contextmanager
-def session() -> Iterator[Any]:
-    """A local session with two shards."""
+@cache
+def session() -> Any:
+    """A local session with two shards, for all experiments of this process."""
     import watersmeet as wm
 
     logging.getLogger("watersmeet").setLevel(logging.WARNING)
     spark = wm.session(master="local[2]", shards=2, **{"spark.driver.memory": "1g", "spark.log.level": "ERROR"})
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    atexit.register(spark.stop)
+    return spark
 
 
 def contend(run: Run, streams: Mapping[str, tuple[str, Iterable[pa.Table]]], contenders: Mapping[str, Build]) -> Found:
     """All contenders over two streams (a schema and the parts of each): rows in state and results, batch by batch."""
     counts: Found = {}
     times: Found = {}
-    with tempfile.TemporaryDirectory() as scratch, session() as spark:
-        folder = Path(scratch)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, spark = Path(scratch), session()
         for name, (_, parts) in streams.items():
             save(parts, folder / name)
         for name, build in run.told(list(contenders.items())):
@@ -93,7 +92,7 @@ def stamps(times: np.ndarray) -> pa.Array:
 
 
 def punctuated_parts(made: Made, name: str, batches: int) -> Iterator[pa.Table]:
-    """A stream in batches: tuples, and its punctuations as rows in which `closed` is true."""
+    """A stream in batches: tuples, and its punctuations as rows in which `<name>_closed` is true."""
     times = np.concatenate([made.times, made.closed_at])
     order = np.argsort(times, kind="stable")  # a punctuation comes after the tuples of its time
     keys = np.concatenate([made.keys, made.closed_keys])[order]
@@ -102,15 +101,20 @@ def punctuated_parts(made: Made, name: str, batches: int) -> Iterator[pa.Table]:
     for start, end in pairwise(cuts.tolist()):
         some = slice(start, end)
         columns = [pa.array(keys[some]), stamps(times[some]), pa.array(order[some]), pa.array(closed[some])]
-        yield pa.table(columns, names=["key", f"{name}_ts", f"{name}_n", "closed"])
+        yield pa.table(columns, names=["key", f"{name}_ts", f"{name}_n", f"{name}_closed"])
+
+
+def tuples(df: Any, name: str) -> Any:
+    """A stream without its punctuations."""
+    return df.where(f"NOT {name}_closed").drop(f"{name}_closed")
 
 
 def spark_own(a: Any, b: Any) -> Any:
     """A stream-stream join with watermarks, in the same window."""
     from pyspark.sql import functions as sf
 
-    left = a.where("NOT closed").drop("closed").withWatermark("a_ts", "0 seconds").alias("a")
-    right = b.where("NOT closed").drop("closed").withWatermark("b_ts", "0 seconds").alias("b")
+    left = tuples(a, "a").withWatermark("a_ts", "0 seconds").alias("a")
+    right = tuples(b, "b").withWatermark("b_ts", "0 seconds").alias("b")
     near = f"b_ts BETWEEN a_ts - INTERVAL {WINDOW} SECONDS AND a_ts + INTERVAL {WINDOW} SECONDS"
     return left.join(right, sf.expr(f"a.key = b.key AND {near}"))
 
@@ -121,8 +125,8 @@ def ours(algorithm: str) -> Build:
 
         streams = []
         for name, df in (("a", a), ("b", b)):
-            said = wm.when("closed", on="key") if algorithm == "pwjoin" else None
-            rows = df if said else df.where("NOT closed").drop("closed")
+            said = wm.when(f"{name}_closed", on="key") if algorithm == "pwjoin" else None
+            rows = df if said else tuples(df, name)
             streams.append(wm.stream(rows, time=f"{name}_ts", window=f"{WINDOW} seconds", name=name, punctuation=said))
         return wm.join(*streams, on="key", algorithm=algorithm).df
 
@@ -133,7 +137,10 @@ def run_state(run: Run) -> Found:
     batches = run.size(30, 6)
     load = Streams(ASCENDING, round(batches * BATCH * 130), (WINDOW, WINDOW), BATCH, values=400, seed=run.seed)
     streams = {
-        name: (f"key long, {name}_ts timestamp, {name}_n long, closed boolean", punctuated_parts(made, name, batches))
+        name: (
+            f"key long, {name}_ts timestamp, {name}_n long, {name}_closed boolean",
+            punctuated_parts(made, name, batches),
+        )
         for name, made in zip("ab", load.made(), strict=True)
     }
     found = contend(run, streams, {OWN: spark_own, PLAIN: ours("hash"), PWJOIN: ours("pwjoin")})

@@ -290,8 +290,10 @@ PWJOIN = (
         draw=draw_eq1,
         size=(9.2, 3.2),
         seconds=10,
-        differs="The equation counts the closed share of all keys ever seen, and takes tuples to be spread over "
-        "these. In the streams of figure 8 a closed value comes no more, so what is in the window is younger than "
-        "that share says, and the equation falls below the state by more and more.",
+        differs="The equation counts the closed share of all keys ever seen, and takes tuples to be spread over all "
+        "of these. In the streams of figure 8 a closed value comes no more, and the next value to be closed is the "
+        "most frequent one: the state stays level, while the equation falls from above it to below it. The hazard, "
+        "by which our optimiser guesses where nothing better is known, takes every key in the window to be as likely "
+        "to be closed next as any other, and sees too little of the closings here.",
     ),
 )

@@ -49,7 +49,7 @@ def test_the_report_has_figure_claims_and_numbers(occupancy, tmp_path):
     readme.write_text("before\n<!-- claims: begin -->\nold\n<!-- claims: end -->\nafter\n")
     judged = report.write(tmp_path, {"windowed-8": occupancy}, readme)
     assert [v.holds for _, v in judged[0].verdicts] == [True, True]
-    text, whole = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
+    text, whole = (tmp_path / "report.md").read_text(), (tmp_path / "one-page.html").read_text()
     for claim, verdict in judged[0].verdicts:
         assert claim.text in text
         assert verdict.numbers in text
@@ -59,7 +59,7 @@ def test_the_report_has_figure_claims_and_numbers(occupancy, tmp_path):
     assert "data:image/svg+xml;base64," in whole
     assert "<table>" in whole
     assert readme.read_text().startswith("before\n<!-- claims: begin -->\n\n2 of 2 claims hold:\n\n| figure |")
-    assert "old" not in readme.read_text()
+    assert "\nold\n" not in readme.read_text()
     figure = (tmp_path / "figures" / "windowed-8.svg").read_bytes()
     assert len(figure) < 100_000
     report.write(tmp_path, {"windowed-8": occupancy})
