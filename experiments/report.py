@@ -125,10 +125,13 @@ def section(j: Judged) -> str:
         f"*Set-up.* {e.setup}",
     ]
     parts.append("\n".join(f"- {word(v)}: {claim.text}. Found: {v.numbers}." for claim, v in j.verdicts))
-    reasons = dict.fromkeys(claim.otherwise or UNEXPLAINED for claim, v in j.verdicts if not v.holds)
+    reasons: dict[str, list[str]] = {}
+    for claim, v in j.verdicts:
+        if not v.holds:
+            reasons.setdefault(claim.otherwise or UNEXPLAINED, []).append(claim.text)
     if e.tables is not None:
         parts.append(table(e.tables(dict(j.result["found"]))))
-    parts += [f"*Why it does not hold here.* {reason}" for reason in reasons]
+    parts += [f"*Why not “{'”, “'.join(texts)}”.* {reason}" for reason, texts in reasons.items()]
     if e.differs:
         parts.append(f"*Where we differ.* {e.differs}")
     parts.append(

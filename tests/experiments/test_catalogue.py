@@ -74,7 +74,7 @@ def test_a_claim_that_does_not_hold_is_said_with_a_reason(occupancy, tmp_path):
     assert [v.holds for _, v in judged[0].verdicts] == [False, True]
     text = (tmp_path / "report.md").read_text()
     assert "- **does not hold**: probe_insert as small as all" in text
-    assert "*Why it does not hold here.*" in text
+    assert "*Why not “probe_insert as small as all (within 2 %)”.* We have no explanation" in text
     plain = tmp_path / "plain.md"
     plain.write_text("nothing")
     with pytest.raises(ValueError, match="0 pairs of markers"):
