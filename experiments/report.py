@@ -47,7 +47,7 @@ def judge(results: Results) -> list[Judged]:
 
 
 def write(folder: Path, results: Results, readme: Path | None = None) -> list[Judged]:
-    """Figures, `report.md` and `one-page.html` in a folder; the claims table of the README, too, if it is given."""
+    """Figures, `report.md` and `one-page.html` in a folder; and, of full runs, the claims in the README."""
     judged = judge(results)
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
@@ -57,8 +57,9 @@ def write(folder: Path, results: Results, readme: Path | None = None) -> list[Ju
     text = markdown(judged)
     (folder / "report.md").write_text(text)
     (folder / "one-page.html").write_text(page.html_of(text, TITLE, folder))
-    if readme is not None:
-        fill(readme, judged)
+    full = [j for j in judged if not j.result["quick"]]
+    if readme is not None and full:
+        fill(readme, full)
     return judged
 
 
