@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from rich.console import Console
 
 import watersmeet as wm
 from benchmarks import disorder_report
-from benchmarks.peers import IN_MEMORY, SETTINGS
+from benchmarks.contenders import IN_MEMORY, SETTINGS
 from watersmeet.workload.arrivals import SECOND
 from watersmeet.workload.scrambled import BURST, DIP, Scrambled, cut
 
@@ -161,7 +162,8 @@ def run_apart(contender: str, *, quick: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.disorder", "--one", contender, *(["--quick"] if quick else [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
     if done.returncode != 0:
-        return {"contender": contender, "error": (done.stderr or "no message").strip().splitlines()[-1][:300]}
+        errors = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.*", done.stderr, re.MULTILINE)
+        return {"contender": contender, "error": errors[-1][:300] if errors else "no message"}
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 

@@ -122,21 +122,19 @@ def auction_native(s: Streams) -> DataFrame:
 # ---------------------------------------------------------------- q8: new people who sell at once
 
 
-def _start(time: str) -> sf.Column:
-    return sf.expr(f"timestamp_seconds(unix_seconds({time}) div {TUMBLING_SECONDS} * {TUMBLING_SECONDS})")
-
-
 def q8_ours(s: Streams) -> DataFrame:
-    window = f"{TUMBLING_SECONDS} seconds"
-    persons = s.persons.withColumn("starts", _start("registered_at"))
-    auctions = s.auctions.select("seller", "opened_at", _start("opened_at").alias("starts"))
+    """People are unique, so that nothing is kept of sellers who registered before; the interval is a condition."""
+    window, start = f"{TUMBLING_SECONDS} seconds", f"div {TUMBLING_SECONDS} * {TUMBLING_SECONDS}"
+    persons = s.persons.withColumn("starts", sf.expr(f"unix_seconds(registered_at) {start}"))
+    auctions = s.auctions.selectExpr("seller", "opened_at", f"unix_seconds(opened_at) {start} AS opened_in")
     joined = wm.join(
         _stream(persons, "registered_at", "persons", wm.unique("person_id"), window),
         _stream(auctions, "opened_at", "auctions", window=window),
-        on=["persons.person_id = auctions.seller", "persons.starts = auctions.starts"],
+        on="persons.person_id = auctions.seller",
+        where="starts = opened_in",
         how="semi",
     )
-    return joined.df.select("person_id", "name", sf.unix_seconds("starts").alias("starts"))
+    return joined.df.select("person_id", "name", "starts")
 
 
 def q8_native(s: Streams) -> DataFrame:

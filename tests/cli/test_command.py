@@ -58,6 +58,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert called(capsys, "--version") == (Exit.DONE, f"watersmeet {watersmeet.__version__}\n", "")
 
 
+def test_the_shell_completes_subcommands() -> None:
+    asked = {"_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet ex", "COMP_CWORD": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "watersmeet.cli"], capture_output=True, text=True, env=os.environ | asked, check=True
+    )
+    assert ran.stdout.split() == ["explain", "experiment"]
+
+
 def test_an_unknown_subcommand_is_called_wrongly(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = called(capsys, "joyn")
     assert code == Exit.USAGE

@@ -83,6 +83,13 @@ def test_nothing_to_do_is_told_too() -> None:
     assert console.file.getvalue() == "0 batches, 0 rows in, 0 results, nothing in state\n"  # type: ignore[attr-defined]
 
 
+def test_nobody_looks_on_unless_asked() -> None:
+    console = Console(file=io.StringIO())
+    with running.Watched().follow(None, console) as nobody:
+        assert nobody is None
+    assert console.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
 def test_an_interrupted_run_ends_when_the_query_rests() -> None:
     interrupted = Event()
     interrupted.set()

@@ -20,6 +20,7 @@ CORE = (
     "tests/spark/test_write.py",
     "tests/spark/test_state_reader.py",
     "tests/spark/test_rescale.py",
+    "tests/spark/test_monitor.py::test_all_outputs_say_what_the_progress_says",
 )
 
 

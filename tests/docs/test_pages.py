@@ -81,6 +81,8 @@ def _names(page: str, spark: SparkSession) -> dict[str, Any]:
         sensors[1] = frame("epoch long, b_at timestamp, b long, x long, y long")
     for n, df in zip("abc", sensors, strict=True):
         names[n] = wm.stream(df, time=f"{n}_at", window="10 seconds", name=n)
+    if "wo_join" in page:
+        names |= {f"s{i + 1}": wm.stream(sensors[i], time=f"{n}_at", name=f"s{i + 1}") for i, n in enumerate("abc")}
     auctions = wm.stream(
         auction_df, time="opened_at", window="1 hour", punctuation=wm.unique("item_id"), name="auctions"
     )

@@ -177,7 +177,7 @@ def running(folder: Path, servers: str, connector: str) -> Iterator[subprocess.P
         "PYSPARK_SUBMIT_ARGS": f"--jars {connector} pyspark-shell",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "watersmeet.cli", "run", "pipeline.toml"],
+        [sys.executable, "-m", "watersmeet.cli", "run", "pipeline.toml", "--ui", "--events", "out/events.jsonl"],
         cwd=folder,
         env=os.environ | told,
         stdout=subprocess.PIPE,
@@ -236,10 +236,23 @@ def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_
     closed = Reader(broker.servers, "closed")
     closed.until(1)
     rows = [row_of(message) for message in closed.rest()]
-    assert {row["item_id"] for row in rows if row.keys() == {"item_id"}} == set(range(31))
+    assert Counter(row["key"][0] for row in rows if "key" in row) == Counter(range(31))
+    _same_numbers(first.said, second.said, tmp_path / "out" / "events.jsonl")  # type: ignore[attr-defined]
     said = second.said  # type: ignore[attr-defined]
     assert "0 tuples in state" in said.splitlines()[-1], said
     assert broker.servers not in first.said + said  # type: ignore[attr-defined]
+
+
+def _same_numbers(first: str, second: str, events: Path) -> None:
+    """The page shows what the file of events has, and that is what the runs themselves have told."""
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    runs = [event["run"] for event in told if event["kind"] == "started"]
+    assert len(runs) == 2
+    for run, said in zip(runs, (first, second), strict=True):
+        assert "live page: http://127.0.0.1:" in said
+        batches = [event for event in told if event["kind"] == "batch" and event["run"] == run]
+        rows, out = (sum(batch[field] for batch in batches) for field in ("rows_in", "rows_out"))
+        assert said.splitlines()[-1].startswith(f"{len(batches)} batches, {rows:,} rows in, {out:,} results")
 
 
 def row_of(message: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from watersmeet.model.queries import StreamSpec
 from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.order import Order
+from watersmeet.state.placed import BEYOND
 from watersmeet.state.shelf import ReadEntry, Shelf
 
 #: Rows that are put apart, and come back, together: a join reads ahead by no more than these.
@@ -61,6 +62,12 @@ class Held:
     def parked(self) -> int:
         """Tuples that are apart."""
         return sum(p.rows for p in self.pieces)
+
+    @property
+    def least(self) -> int:
+        """The least place that is held back."""
+        waiting = int(self.places(self.waiting).min()) if self.waiting.num_rows else BEYOND
+        return min([waiting, *(p.low for p in self.pieces)])
 
     def places(self, rows: pa.RecordBatch) -> Int64s:
         places: Int64s = self.key_order.of_keys(encode([rows.column(self.spec.key[0])]))
@@ -128,11 +135,14 @@ class Held:
         else:
             self._fresh.pop(name, None)
 
-    def clear(self) -> None:
-        """Nothing held can match any more."""
+    def drop_beyond(self, place: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Nothing beyond a place can match any more, of what is held and of these rows, which it gives."""
         for piece in self.pieces:
-            self._drop(piece.name)
-        self.waiting, self.pieces = no_rows(self.spec.schema), []
+            if piece.low > place:
+                self._drop(piece.name)
+        self.pieces = [p for p in self.pieces if p.low <= place]
+        self.waiting, rows = (r.take(pa.array(np.flatnonzero(self.places(r) <= place))) for r in (self.waiting, rows))
+        return rows
 
     # ------------------------------------------------------------ the durable form
 

@@ -40,20 +40,25 @@ export class Chart {
     const span = times.at(-1) || 1, room = width - LEFT - RIGHT;
     this.xs = times.map((t) => (times.length === 1 ? LEFT + room / 2 : LEFT + (t / span) * room));
     this.stacked = this.about.layers ? stack(this.series) : this.series.map((s) => s.values);
-    const top = nice(this.most());
+    const { largest, drawn } = this.most(), top = nice(drawn);
     this.y = (v) => Math.max(TOP, TOP + (1 - v / top.max) * (HEIGHT - TOP - BOTTOM));
     this.axes(width, top, span);
     if (this.about.layers) this.layers(); else this.curves(room);
+    if (drawn < largest) {
+      const says = `↑ first batch ${this.about.format(largest)}`;
+      this.svg.append(draw("text", { class: "tick over", x: this.xs[0] + 6, y: TOP + 14 }, says));
+    }
     this.cursor = draw("g");
     this.svg.append(this.cursor);
   }
 
-  // The largest value; not that of the first batch if the chart says so and it is far above all others.
+  // The largest value, and up to which one it is drawn: a first batch that is far above all others may leave the chart.
   most() {
     const larger = (a, b) => Math.max(a, b ?? 0);
     const rest = this.stacked.map((values) => values.slice(1).reduce(larger, 0)).reduce(larger, 0);
     const all = this.stacked.map((values) => values[0]).reduce(larger, rest);
-    return this.about.firstMayLeave && this.batches.length > 4 && all > 2 * rest ? 1.2 * rest : all;
+    const leaves = this.about.firstMayLeave && this.batches.length > 4 && all > 2 * rest;
+    return { largest: all, drawn: leaves ? 1.2 * rest : all };
   }
 
   axes(width, top, span) {

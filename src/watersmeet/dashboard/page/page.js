@@ -50,7 +50,7 @@ const CHARTS = [
   { id: "apart", title: "Late and violating rows", hint: "Not joined: behind the progress of their stream, or against its punctuations.", format: short, say: count, series: (batches) => [
     { name: "late", colour: "var(--s1)", values: batches.map((b) => b.late) }, { name: "violating", colour: "var(--s4)", values: batches.map((b) => b.violations) }] },
   { id: "lag", title: "Lag", hint: "Event time behind the foremost stream.", format: seconds, series: perStream((s) => s.lag) },
-  { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it. The first batch may reach over the top.", format: millis, layers: true, firstMayLeave: true, series: split },
+  { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it.", format: millis, layers: true, firstMayLeave: true, series: split },
   { id: "scrambling", title: "Scrambling factor", hint: "Rows that a stream may come behind its sorted place, as the join goes by.", format: short, say: count, series: measured((s) => s.scrambling) },
   { id: "skew", title: "Skew", plain: true, format: (v) => (v == null ? "–" : String(Number(v.toFixed(2)))), series: (batches) => [{ name: "skew", colour: "var(--s0)", values: batches.map((b) => b.skew) }] },
 ];
