@@ -27,7 +27,7 @@ DOES = {
         "Parquet",
     ),
     "spark-memory": (
-        "every batch, in-memory state store with changelogs",
+        "every batch, in-memory state store with delta files",
         "yes, watermark, all of it in memory",
         "watermark; late rows are dropped and counted",
         "Parquet",
@@ -35,13 +35,13 @@ DOES = {
     "flink-rocksdb": (
         "checkpoints every 5 s, incremental",
         "yes, watermark",
-        "watermark; late rows are dropped and counted",
+        "watermark; late rows are dropped",
         "CSV",
     ),
     "flink-heap": (
         "checkpoints every 5 s, of all state",
         "yes, watermark, all of it in memory",
-        "watermark; late rows are dropped and counted",
+        "watermark; late rows are dropped",
         "CSV",
     ),
     "pathway": (
