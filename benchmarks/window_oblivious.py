@@ -1,4 +1,4 @@
-"""What window-oblivious joins keep and lose: every buffer on the streams of the paper's first query.
+"""The streams of the window-oblivious paper's first query, joins that follow them, and what hindsight says of them.
 
 Three streams of 20 ms mean gap and multiplicity 2, with scrambling factors of 1 to 500; the second one's rate dips to
 an eighth for 30 s at 10 s, the third one's grows eightfold for 10 s at 80 s. Each in 120 batches of a second.
@@ -6,7 +6,6 @@ an eighth for 30 s at 10 s, the third one's grows eightfold for 10 s at 80 s. Ea
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -67,14 +66,16 @@ def run(join: WOJoin, rows: Sequence[pa.RecordBatch], seconds: float = SECONDS, 
     return follow(join.start(), rows, seconds, batch)
 
 
+def news(step: Sequence[pa.RecordBatch], of: JoinQuery) -> list[Batch]:
+    """A batch of every stream, its columns called as in the query."""
+    return [Batch.of(r.rename_columns(s.schema.names), s.time) for r, s in zip(step, of.streams, strict=True)]
+
+
 def follow(running: RunningWOJoin, rows: Sequence[pa.RecordBatch], seconds: float, batch: float) -> Outcome:
     """Let a join run until all has arrived; what waits then is not among the results."""
     results, kept, late = 0, [], 0
     for step in cut(rows, seconds, batch):
-        batches = [
-            Batch.of(r.rename_columns(s.schema.names), s.time) for r, s in zip(step, running.query.streams, strict=True)
-        ]
-        for _ in running.step(batches):
+        for _ in running.step(news(step, running.query)):
             pass
         running.arrivals = []
         results += running.counters.results
@@ -168,46 +169,3 @@ def compare(seeds: Sequence[int], *, steady: bool = False) -> dict[str, list[Out
         out.setdefault("equation 8, known, to the letter", []).append(follow(bare, rows, SECONDS, 1.0))
         out.setdefault("optimum", []).append(Outcome(1.0, optimum(rows), 0))
     return out
-
-
-def strategies(seeds: Sequence[int]) -> dict[str, list[Outcome]]:
-    """The sound buffer, factors known, with tuples held back in every way."""
-    out: dict[str, list[Outcome]] = {}
-    for seed in seeds:
-        made = streams(seed)
-        rows = [s.rows(SECONDS, seed=seed, stream=i) for i, s in enumerate(made)]
-        for strategy in ("none", "msf", "dbf", "hybrid"):
-            join = WOJoin(query(3), scrambling=tuple(s.scrambling for s in made), strategy=strategy)
-            out.setdefault(strategy, []).append(run(join, rows))
-        out.setdefault("optimum", []).append(Outcome(1.0, optimum(rows), 0))
-    return out
-
-
-def table(found: dict[str, list[Outcome]]) -> str:
-    best = float(np.mean([o.kept for o in found["optimum"]]))
-    lines = [
-        "| buffer | accuracy, median | least | tuples in memory | of the optimum | too late |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for name, runs in found.items():
-        accuracy = [o.accuracy for o in runs]
-        middle, least = np.median(accuracy), min(accuracy)
-        kept = float(np.mean([o.kept for o in runs]))
-        late = float(np.mean([o.too_late for o in runs]))
-        lines.append(f"| {name} | {middle:.4f} | {least:.4f} | {kept:.0f} | {kept / best:.2f} | {late:.1f} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=30)
-    parser.add_argument("--steady", action="store_true", help="without dip and burst")
-    parser.add_argument("--strategies", action="store_true", help="ways to hold tuples back, in place of buffers")
-    parser.add_argument("--windows", action="store_true", help="fixed windows of the same memory beside it")
-    asked = parser.parse_args()
-    seeds = range(asked.seeds)
-    if asked.windows:
-        share, factor = fixed_windows(seeds)
-        print(f"windows of equal memory find {share:.1%} of the results, and {factor:.2f} times larger ones as many")
-        raise SystemExit
-    print(table(strategies(seeds) if asked.strategies else compare(seeds, steady=asked.steady)))

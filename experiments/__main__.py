@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed = run_all(chosen, folder, quick=options.quick, seed=options.seed, console=console)
     judged = report.write(folder, results.load(folder), README if folder == REPORT else None)
     show(judged, console)
-    console.print(f"Written to {folder}: report.md, report.html, figures, results")
+    console.print(f"Written to {folder}: report.md, one-page.html, figures, results")
     if failed:
         console.print(f"[bold red]Failed: {', '.join(failed)}")
     return 1 if failed else 0

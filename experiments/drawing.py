@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 #: Okabe and Ito's colours, each always with the same dashes and marker.
 STYLES: tuple[dict[str, Any], ...] = (
@@ -62,12 +62,18 @@ def below(figure: Figure, axes: Axes | Iterable[Axes], columns: int = 4) -> None
     """One legend for all, under the figure, where it hides nothing."""
     several = [axes] if isinstance(axes, Axes) else list(axes)
     known = {text: handle for a in several for handle, text in zip(*a.get_legend_handles_labels(), strict=True)}
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, handlelength=3.2)
+    last = sorted(
+        known, key=lambda text: getattr(known[text], "get_color", str)() == PREDICTED["color"]
+    )  # predictions last
+    figure.legend([known[text] for text in last], last, loc="outside lower center", ncols=columns, handlelength=3.2)
 
 
 def log_axis(axes: Axes, which: str) -> None:
+    """A logarithmic axis, for what has been drawn; over few decades with ticks at 2 and 5, too."""
     axes.set(**{f"{which}scale": "log"})
-    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis, (low, high) = (axes.xaxis, axes.get_xlim()) if which == "x" else (axes.yaxis, axes.get_ylim())
+    if high / low < 100:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -80,11 +86,10 @@ def thousands(axes: Axes, which: str = "y") -> None:
 def bars(
     axes: Axes, names: Sequence[str], values: Sequence[float], errors: Sequence[tuple[float, float]] | None = None
 ) -> None:
-    """Horizontal bars with their numbers; errors are (lowest, highest)."""
+    """Horizontal bars, named; errors are (lowest, highest)."""
     places = list(range(len(names)))[::-1]
-    hatches = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
-    for place, value, style, hatch in zip(places, values, STYLES, hatches, strict=False):
-        axes.barh(place, value, color=style["color"], alpha=0.75, hatch=hatch, edgecolor="white", height=0.65)
+    for place, value, style in zip(places, values, STYLES, strict=False):
+        axes.barh(place, value, color=style["color"], alpha=0.8, height=0.65)
     if errors is not None:
         low = [v - e[0] for v, e in zip(values, errors, strict=True)]
         high = [e[1] - v for v, e in zip(values, errors, strict=True)]

@@ -67,7 +67,6 @@ class Experiment:
     differs: str = ""  # from the paper, whatever comes out
     seconds: float = 10.0
     tables: Callable[[Found], list[tuple[str, ...]]] | None = None  # numbers that a figure does not tell
-    spark: bool = False
 
 
 def mean(values: Sequence[float]) -> float:

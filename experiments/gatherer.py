@@ -80,13 +80,14 @@ def follow(
     batch: float,
     sample: float,
     see: Callable[[int, pa.Table], None] | None = None,
+    first: Callable[[], None] | None = None,
 ) -> Gatherer:
     """Hand a join its batches, each of `batch` seconds of stream time, one after the other, to the end of its input.
 
     The next batch is always there, so the CPU seconds that the gatherer sums are those of a join whose input is never
     drained; read against stream time, the same run is one whose input is what there is. Time is the process's CPU time
     in the join itself; that of the log, which settles each batch, is not in it. `see` is shown the results, each table
-    with its batch's number.
+    with its batch's number; `first` is called after the first sample.
     """
     gatherer = Gatherer(round(sample * 1e6))
     store, header = log.MemoryStore(), log.begin(join.query)
@@ -103,4 +104,7 @@ def follow(
         streams = join.streams[: len(join.query.streams)]
         gatherer.after(round((number + 1) * batch * 1e6), join.counters, [len(s) for s in streams], seconds)
         header = log.commit(join, header, store)
+        if first is not None and gatherer.at:
+            first()
+            first = None
     return gatherer

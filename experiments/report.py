@@ -47,7 +47,7 @@ def judge(results: Results) -> list[Judged]:
 
 
 def write(folder: Path, results: Results, readme: Path | None = None) -> list[Judged]:
-    """Figures, `report.md` and `report.html` in a folder; the claims table of the README, too, if it is given."""
+    """Figures, `report.md` and `one-page.html` in a folder; the claims table of the README, too, if it is given."""
     judged = judge(results)
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def write(folder: Path, results: Results, readme: Path | None = None) -> list[Ju
         drawing.save(figures / f"{e.id}.svg", e.size, e.draw, j.result["found"])
     text = markdown(judged)
     (folder / "report.md").write_text(text)
-    (folder / "report.html").write_text(page.html_of(text, TITLE, folder))
+    (folder / "one-page.html").write_text(page.html_of(text, TITLE, folder))
     if readme is not None:
         fill(readme, judged)
     return judged

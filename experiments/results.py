@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import Case
-from benchmarks.spark import describe
+from benchmarks.spark import circumstances
 from experiments.experiment import Experiment, Run
 
 ROOT = Path(__file__).parents[1]
@@ -25,12 +24,6 @@ def perform(experiment: Experiment, *, quick: bool, seed: int, tell: Callable[[f
     seconds = round(time.perf_counter() - began, 1)
     about = {"id": experiment.id, "quick": quick, "seed": seed, "seconds": seconds, "commit": commit()}
     return about | around | {"found": plain(found)}
-
-
-def circumstances() -> dict[str, Any]:
-    """When and where a run is made: date, machine, versions, load_before."""
-    told = describe(Case("", "", (), 0, 0), quick=False)
-    return {name: told[name] for name in ("date", "machine", "versions", "load_before")}
 
 
 def commit() -> str:

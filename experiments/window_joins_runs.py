@@ -83,7 +83,7 @@ def prices(found: Found, settings: dict[str, Setting]) -> list[float]:
 RATES = (100, 200, 500, 1000, 2000)
 BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 KEYS = (10, 100, 1000)
-SLOW = (25, 50, 100, 200, 400)
+SHARED = (10, 30, 100, 300, 1000)
 
 
 def rates_4(run: Run) -> dict[str, Setting]:
@@ -123,13 +123,11 @@ def run_56(run: Run) -> Found:
 
 
 def run_7(run: Run) -> Found:
-    arrivals = run.size(40_000, 8_000)
+    seconds = run.size(10, 2) * WINDOW
     settings = {
-        f"{strategy} {rate}": Setting(
-            (rate, rate), invalidation=strategy, seconds=WINDOW * max(1, round(arrivals / rate / WINDOW)), seed=run.seed
-        )
+        f"{strategy} {buckets}": Setting((200, 200), 1000, buckets, strategy, seconds=seconds, seed=run.seed)
         for strategy in INVALIDATION
-        for rate in SLOW
+        for buckets in SHARED
     }
     return measure(run, settings, run.size(5, 1))
 

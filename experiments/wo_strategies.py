@@ -123,7 +123,14 @@ def draw_11(figure: Figure, found: Found) -> None:
     values = [median(found["times"][n]) * 1e3 for n in JOINS]
     drawing.bars(axes, JOINS, values)
     for place, value in zip(range(len(JOINS))[::-1], values, strict=True):
-        axes.annotate(f"{value:,.3g}", (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(
+            f"{value:,.0f}" if value >= 100 else f"{value:.2g}",
+            (value, place),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
     drawing.log_axis(axes, "x")
     axes.set_xlim(min(values) / 3, max(values) * 4)
     axes.set_xlabel("mean latency, ms")

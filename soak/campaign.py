@@ -15,13 +15,11 @@ from random import Random
 from typing import Any
 
 from soak import cases, faults
-from soak.faults import NotPossibleError
 from soak.machine import Machine
 from soak.processes import TooLongError
-from soak.trial import Trial, seed_of
+from soak.trial import GOOD, NotPossibleError, Trial, seed_of
 
 KINDS = [*faults.LOCAL, *faults.CLUSTER]
-GOOD = ("exact", "refused, then exact", "not possible here")
 
 
 @dataclass(frozen=True)

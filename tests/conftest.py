@@ -20,9 +20,11 @@ settings.load_profile("rings")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session with two shards, started by the first test that asks for it."""
+    """A session with two shards, started by the first test that asks for it; over Spark Connect if so told."""
     import watersmeet
 
-    session = watersmeet.session(master="local[2]", shards=2)
+    remote = os.environ.get("WATERSMEET_TEST_REMOTE")
+    place = {"master": "local[2]"} if remote is None else {"remote": remote}
+    session = watersmeet.session(**place, shards=2)
     yield session
     session.stop()

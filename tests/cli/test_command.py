@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip("typer")
 
 from watersmeet.cli import app as command
-from watersmeet.cli import checkout, doctor, failures
+from watersmeet.cli import checkout, doctor, failures, spark_log
 from watersmeet.cli.failures import Exit
 from watersmeet.errors import MissingExtraError, QueryError, StateError
 
@@ -35,7 +36,7 @@ def test_help_names_all_subcommands_and_the_exit_codes(capsys: pytest.CaptureFix
     assert all(str(int(code)) in command.CODES for code in Exit)
 
 
-@pytest.mark.parametrize("name", [s for s in SUBCOMMANDS if s != "doctor"])
+@pytest.mark.parametrize("name", [s for s in SUBCOMMANDS if s not in ("doctor", "experiment")])
 def test_help_of_a_subcommand_shows_how_to_call_it(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, out, _ = called(capsys, name, "--help")
     assert code == Exit.DONE
@@ -55,6 +56,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     import watersmeet
 
     assert called(capsys, "--version") == (Exit.DONE, f"watersmeet {watersmeet.__version__}\n", "")
+
+
+def test_the_shell_completes_subcommands() -> None:
+    asked = {"_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet ex", "COMP_CWORD": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "watersmeet.cli"], capture_output=True, text=True, env=os.environ | asked, check=True
+    )
+    assert ran.stdout.split() == ["explain", "experiment"]
 
 
 def test_an_unknown_subcommand_is_called_wrongly(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +118,26 @@ def test_of_an_error_of_spark_what_is_ours_is_told() -> None:
     assert failures.summary(RuntimeError("")) == "RuntimeError"
 
 
+def test_sparks_log_is_aside_and_named_if_something_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    with spark_log.aside() as log, spark_log.redirected(log):
+        subprocess.run([sys.executable, "-c", "import sys; print('noise', file=sys.stderr)"], check=True)
+        assert log is not None
+        assert log.read_text() == "noise\n"
+    assert not log.exists()
+    with pytest.raises(ValueError, match="no") as raised, spark_log.aside() as log:
+        raise ValueError("no")
+    assert log is not None
+    failures.tell(raised.value, verbose=False)
+    assert f"Spark's own log: {log}" in capfd.readouterr().err
+    log.unlink()
+    logging.getLogger().setLevel(logging.INFO)
+    try:
+        with spark_log.aside() as log:
+            assert log is None
+    finally:
+        logging.getLogger().setLevel(logging.WARNING)
+
+
 def test_verbose_is_the_commands_own_only_before_the_subcommand() -> None:
     assert command._verbose(["-v", "run", "x"])
     assert not command._verbose(["bench", "spark", "-v"])
@@ -129,6 +158,13 @@ def test_a_benchmark_gets_what_follows_its_name() -> None:
     assert ran.returncode == 0, ran.stderr
     assert "benchmark" in ran.stdout.lower()
     assert "what follows its name" not in ran.stdout
+
+
+def test_experiments_are_handed_all_arguments() -> None:
+    script = "from watersmeet.cli import app as command; command.run(['experiment', '--help'])"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "--redraw" in ran.stdout
 
 
 def test_outside_a_checkout_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

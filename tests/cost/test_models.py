@@ -10,7 +10,7 @@ import pytest
 from tests.cost.settings import ONE_FAST, setting
 from watersmeet.cost import multiway
 from watersmeet.cost.models import AHEAD_OF_THE_JOINS, COST_MODELS, eager, general_lazy, nested_loop, scans
-from watersmeet.cost.parameters import PER_KEY, Parameters, Statistics
+from watersmeet.cost.parameters import KEY_BYTES, PER_KEY, Parameters, Statistics
 from watersmeet.cost.work import Constants, Work
 from watersmeet.errors import QueryError
 from watersmeet.joins import JOINS
@@ -35,7 +35,8 @@ def test_all_models_agree_on_what_goes_in(name: str) -> None:
     assert cost.work.rows_in == 50
     assert cost.work.inserted == 50
     assert cost.work.invalidated + cost.work.purged == pytest.approx(50)
-    assert cost.bytes == pytest.approx(50 * cost.tuples[0] + 80 * cost.tuples[1])
+    keys = 0 if name in ("nested_loop", "windowed_hash") else min(40, cost.tuples[0]) + min(25, cost.tuples[1])
+    assert cost.bytes == pytest.approx(50 * cost.tuples[0] + 80 * cost.tuples[1] + KEY_BYTES * keys)
     assert cost.work.bytes == 20 * 50 + 30 * 80
     assert cost.cpu(Constants()) == Constants().price(cost.work) > 0
 
@@ -66,13 +67,13 @@ def test_the_order_is_the_parameters() -> None:
     assert (eager(ONE_FAST).work.looked_at, eager(worst).work.looked_at) == (16000, 86850)
 
 
-def test_punctuations_save_memory_and_probes() -> None:
+def test_punctuations_save_memory() -> None:
     a, b = TWO.streams
     told = replace(TWO, streams=(replace(a, punctuation_rate=4.0), replace(b, punctuation_rate=4.0)))
     plain, less = COST_MODELS["pwjoin"](TWO), COST_MODELS["pwjoin"](told)
     assert less.tuples[0] < plain.tuples[0]
     assert less.tuples[1] == pytest.approx(30 * 25 / 4 * (1 - math.exp(-4 * 6 / 25)))
-    assert less.work.looked_at < plain.work.looked_at
+    assert less.work.results == pytest.approx(plain.work.results, rel=0.3), "what is purged would not have matched"
     assert less.work.purged > 0
     assert less.work.lookups == plain.work.lookups + 8
 

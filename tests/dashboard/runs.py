@@ -60,6 +60,7 @@ def batch(number: int, names: tuple[str, ...] = ("auctions", "bids"), run: str =
                 "ranges": 0,
                 "keys": stored // 10,
                 "newest": 1_772_366_400_000_000 + (2 * number + 2 - i) * 1_000_000,
+                "delay": None,
                 "scrambling": None,
                 "progress": 1_772_366_400_000_000 + 2 * number * 1_000_000,
                 "lag": float(i),

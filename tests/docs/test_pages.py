@@ -18,7 +18,7 @@ from watersmeet.model.windows import TimeWindow, Unbounded
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 #: Pages that are run from top to bottom, by a Python of their own.
-WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "workloads")
+WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "monitoring", "workloads")
 #: Pages with fragments: they speak of streams that the reader has.
 FRAGMENTS = sorted(
     page.relative_to(ROOT).as_posix()
@@ -43,6 +43,7 @@ def _stripped(text: str) -> list[str]:
 @pytest.mark.parametrize("page", FRAGMENTS)
 def test_fragments(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wm, "session", lambda **_: spark, raising=False)
+    monkeypatch.chdir(tmp_path)
     names = _names(page, spark)
     for folder, header in (("auctions", "item_id,opened_at,title"), ("bids", "item_id,bid_at,price")):
         (tmp_path / folder).mkdir()
@@ -80,6 +81,8 @@ def _names(page: str, spark: SparkSession) -> dict[str, Any]:
         sensors[1] = frame("epoch long, b_at timestamp, b long, x long, y long")
     for n, df in zip("abc", sensors, strict=True):
         names[n] = wm.stream(df, time=f"{n}_at", window="10 seconds", name=n)
+    if "wo_join" in page:
+        names |= {f"s{i + 1}": wm.stream(sensors[i], time=f"{n}_at", name=f"s{i + 1}") for i, n in enumerate("abc")}
     auctions = wm.stream(
         auction_df, time="opened_at", window="1 hour", punctuation=wm.unique("item_id"), name="auctions"
     )

@@ -49,7 +49,7 @@ def test_the_report_has_figure_claims_and_numbers(occupancy, tmp_path):
     readme.write_text("before\n<!-- claims: begin -->\nold\n<!-- claims: end -->\nafter\n")
     judged = report.write(tmp_path, {"windowed-8": occupancy}, readme)
     assert [v.holds for _, v in judged[0].verdicts] == [True, True]
-    text, whole = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
+    text, whole = (tmp_path / "report.md").read_text(), (tmp_path / "one-page.html").read_text()
     for claim, verdict in judged[0].verdicts:
         assert claim.text in text
         assert verdict.numbers in text
@@ -59,7 +59,7 @@ def test_the_report_has_figure_claims_and_numbers(occupancy, tmp_path):
     assert "data:image/svg+xml;base64," in whole
     assert "<table>" in whole
     assert readme.read_text().startswith("before\n<!-- claims: begin -->\n\n2 of 2 claims hold:\n\n| figure |")
-    assert "old" not in readme.read_text()
+    assert "\nold\n" not in readme.read_text()
     figure = (tmp_path / "figures" / "windowed-8.svg").read_bytes()
     assert len(figure) < 100_000
     report.write(tmp_path, {"windowed-8": occupancy})
@@ -75,9 +75,10 @@ def test_a_claim_that_does_not_hold_is_said_with_a_reason(occupancy, tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert "- **does not hold**: probe_insert as small as all" in text
     assert "*Why it does not hold here.*" in text
+    plain = tmp_path / "plain.md"
+    plain.write_text("nothing")
     with pytest.raises(ValueError, match="0 pairs of markers"):
-        (tmp_path / "plain.md").write_text("nothing")
-        report.fill(tmp_path / "plain.md", judged)
+        report.fill(plain, judged)
 
 
 def test_what_json_cannot_say_is_rounded_or_left_out():
@@ -90,7 +91,8 @@ def test_what_json_cannot_say_is_rounded_or_left_out():
 
 
 def test_html_of_the_little_markdown_there_is(tmp_path):
-    text = "# A\n\nsome **bold** *thin* `code` [x](#y) a*b\nmore\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x \\| y |\n\n- one\n- two"
+    paragraph, items = "some **bold** *thin* `code` [x](#y) a*b\nmore", "- one\n- two"
+    text = f"# A\n\n{paragraph}\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x \\| y |\n\n{items}"
     whole = page.html_of(text, "A", tmp_path)
     assert "<h1>A</h1>" in whole
     assert 'some <strong>bold</strong> <em>thin</em> <code>code</code> <a href="#y">x</a> a*b more' in whole

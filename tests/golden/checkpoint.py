@@ -30,6 +30,8 @@ INPUT = FOLDER / "checkpoint.json"
 WRITTEN, BATCHES, ROWS = 5, 8, 30
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DDL = {s: f"k bigint, {s}_ts timestamp, {s}_n bigint, {s}_over boolean" for s in "ab"}
+#: Stands in the archive where Spark has the checkpoint's place.
+HERE = "file:CHECKPOINT"
 #: Windows and delay in seconds; stream b closes keys.
 WINDOWS, DELAY = {"a": 20, "b": 12}, 2
 
@@ -133,9 +135,31 @@ def main() -> None:
     spark = wm.session(master="local[2]", shards=2, spark_log_level="ERROR")
     run(spark, WRITTEN, folder / "checkpoint")
     spark.stop()
-    with tarfile.open(target, "w:gz") as archive:
-        archive.add(folder / "checkpoint", "checkpoint", filter=_nobodys)
+    pack(folder / "checkpoint", target)
     shutil.rmtree(folder)
+
+
+def pack(checkpoint: Path, target: Path) -> None:
+    """The checkpoint as an archive that can be unpacked anywhere."""
+    _moved(checkpoint, f"file:{checkpoint}", HERE)
+    with tarfile.open(target, "w:gz") as archive:
+        archive.add(checkpoint, "checkpoint", filter=_nobodys)
+
+
+def unpack(format: int, folder: Path) -> Path:
+    """The golden checkpoint of a format, unpacked in `folder`."""
+    with tarfile.open(FOLDER / f"checkpoint-{format}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    _moved(folder / "checkpoint", HERE, f"file:{folder / 'checkpoint'}")
+    return folder / "checkpoint"
+
+
+def _moved(checkpoint: Path, before: str, after: str) -> None:
+    """Say in the operator's metadata where the checkpoint is now: Spark keeps the whole name of the schema's file."""
+    for file in checkpoint.glob("state/*/_metadata/v2/*"):
+        if not file.name.startswith(".") and before in file.read_text():
+            file.write_text(file.read_text().replace(before, after))
+            (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -205,6 +205,28 @@ def test_auto_does_as_little_as_it_may() -> None:
     assert "dbf" in chosen
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(2, 3), st.sampled_from(["msf", "dbf", "hybrid", "changing"]))
+def test_streams_that_end_one_by_one_and_strategies_that_change(data: st.DataObject, n: int, strategy: str) -> None:
+    """A tuple that took part waits for those that are held back, though all other streams are past it, or over."""
+    streams, (*batches, _) = steps_of(data, n)
+    ends = data.draw(st.permutations(range(n)), label="ends")
+    batches += [[batch(i, [], ended=i == end) for i in range(n)] for end in ends]
+    changing = strategy == "changing"
+    how = {"strategy": "auto", "memory": 1 << 30} if changing else {"strategy": strategy}
+    join = WOJoin(query(n), scrambling=[factor(s) for s in streams], **how).start()
+    join._choose = lambda coming: None  # type: ignore[method-assign]
+    found = []
+    for news in batches:
+        if changing:
+            join.strategy = data.draw(st.sampled_from(["none", "dbf", "hybrid"]), label="strategy")
+        found += step(join, news)
+        join.arrivals = []
+    assert bag(found) == bag(whole_join(streams))
+    assert [len(s) for s in join.own] == [0] * n
+    assert (join.counters.waiting, join.counters.parked) == (0, 0)
+
+
 def test_errors() -> None:
     with pytest.raises(QueryError, match=r"(?s)`strategy` is \"auto\" and `memory` is not given; .*Hint: give memory="):
         WOJoin(query(2), strategy="auto")

@@ -32,7 +32,7 @@ from watersmeet.spark.pipelines.messages import BATCH
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 300  # seconds within which messages come
+PATIENCE = 600  # seconds within which messages come
 START = datetime(2026, 5, 1, 10, tzinfo=UTC)
 SCHEMA = {
     "type": "record",
@@ -145,12 +145,12 @@ class Reader:
         self.consumer.subscribe([topic])
         self.messages: list[Any] = []
 
-    def until(self, count: int, running: subprocess.Popen[str]) -> None:
-        """Read until there are so many messages."""
+    def until(self, count: int, running: subprocess.Popen[str] | None = None) -> None:
+        """Read until there are so many messages; what is to write them has to be running."""
         deadline = time.monotonic() + PATIENCE
         while len(self.messages) < count:
             assert time.monotonic() < deadline, f"{len(self.messages)} of {count} messages came"
-            assert running.poll() is None, running.communicate()[0]
+            assert running is None or running.poll() is None, running.communicate()[0]
             self._poll(0.5)
 
     def rest(self) -> list[Any]:
@@ -177,7 +177,7 @@ def running(folder: Path, servers: str, connector: str) -> Iterator[subprocess.P
         "PYSPARK_SUBMIT_ARGS": f"--jars {connector} pyspark-shell",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "watersmeet.cli", "run", "pipeline.toml"],
+        [sys.executable, "-m", "watersmeet.cli", "run", "pipeline.toml", "--ui", "--events", "out/events.jsonl"],
         cwd=folder,
         env=os.environ | told,
         stdout=subprocess.PIPE,
@@ -230,26 +230,34 @@ def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_
         assert headers["seller"].decode() == value["seller"] == f"seller {value['item_id'] % 3}"
         assert headers[BATCH].decode().isdigit()
     late = Reader(broker.servers, "late")
-    late.until(2, _alive())
-    told = {
-        (dict(m.headers())["kind"].decode(), json.loads(json.loads(m.value())["row"])["item_id"]) for m in late.rest()
-    }
-    assert told == {("late", 1), ("violation", 2)}
+    late.until(2)
+    told = {(dict(m.headers())["kind"], row_of(m)["item_id"]) for m in late.rest()}
+    assert told == {(b"late", 1), (b"violation", 2)}
     closed = Reader(broker.servers, "closed")
-    closed.until(1, _alive())
-    rows = [json.loads(json.loads(m.value())["row"]) for m in closed.rest()]
-    assert {row["item_id"] for row in rows if row.keys() == {"item_id"}} == set(range(31))
+    closed.until(1)
+    rows = [row_of(message) for message in closed.rest()]
+    assert Counter(row["key"][0] for row in rows if "key" in row) == Counter(range(31))
+    _same_numbers(first.said, second.said, tmp_path / "out" / "events.jsonl")  # type: ignore[attr-defined]
     said = second.said  # type: ignore[attr-defined]
     assert "0 tuples in state" in said.splitlines()[-1], said
     assert broker.servers not in first.said + said  # type: ignore[attr-defined]
 
 
-def _alive() -> Any:
-    class Alive:
-        def poll(self) -> None:
-            return None
+def _same_numbers(first: str, second: str, events: Path) -> None:
+    """The page shows what the file of events has, and that is what the runs themselves have told."""
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    runs = [event["run"] for event in told if event["kind"] == "started"]
+    assert len(runs) == 2
+    for run, said in zip(runs, (first, second), strict=True):
+        assert "live page: http://127.0.0.1:" in said
+        batches = [event for event in told if event["kind"] == "batch" and event["run"] == run]
+        rows, out = (sum(batch[field] for batch in batches) for field in ("rows_in", "rows_out"))
+        assert said.splitlines()[-1].startswith(f"{len(batches)} batches, {rows:,} rows in, {out:,} results")
 
-    return Alive()
+
+def row_of(message: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.loads(message.value())["row"])
+    return found
 
 
 def test_the_commands_of_the_page_of_kafka(connector: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_two_streams() -> None:
     assert texts(picture(make_plan(q, p, cores=2), p)) == [
         *("a", "1,000 rows/s, 2,500 keys", "kept 40 seconds", "about 40,000 tuples, by hash"),
         *("b", "1,000 rows/s, 15,000 keys", "kept 1 minute", "about 60,000 tuples, by hash"),
-        *("hash", "2 shards", "8.2 MB, 0.2% of a core"),
+        *("hash", "2 shards", "7.2 MB, 0.2% of a core"),
         *("result", "about 4,667 rows/s"),
     ]
 

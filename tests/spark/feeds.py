@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 import watersmeet as wm
 from watersmeet.spark import worker_cache
@@ -70,9 +72,22 @@ class Told:
 def run(df: DataFrame, checkpoint: Path) -> Told:
     """Take all there is, and stop."""
     told = Told()
+    if is_remote():
+        return _run_over_there(df, checkpoint, told)
     writer = df.writeStream.foreachBatch(lambda batch, _: told.tables.append(batch.toArrow()))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
+    told.metrics = metrics_of(query)
+    return told
+
+
+def _run_over_there(df: DataFrame, checkpoint: Path, told: Told) -> Told:
+    """The same over Spark Connect: what is done with a batch is done by the server, so the batches come as files."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = df.writeStream.foreachBatch(lambda batch, n: batch.write.parquet(f"{folder}/{n:06d}"))
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        told.tables = [pq.read_table(place) for place in sorted(Path(folder).iterdir())]
     told.metrics = metrics_of(query)
     return told
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -20,12 +19,6 @@ from watersmeet.state import log
 pytestmark = pytest.mark.spark
 
 READABLE = (1,)
-
-
-def unpacked(format: int, folder: Path) -> Path:
-    with tarfile.open(golden.FOLDER / f"checkpoint-{format}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "checkpoint"
 
 
 def pairs(batches: int) -> Counter[tuple[Any, ...]]:
@@ -49,7 +42,7 @@ def matched(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("format", READABLE)
 def test_a_golden_checkpoint_is_read_and_continued(spark: SparkSession, tmp_path: Path, format: int) -> None:
-    rest = golden.run(spark, golden.BATCHES, unpacked(format, tmp_path))
+    rest = golden.run(spark, golden.BATCHES, golden.unpack(format, tmp_path))
     whole = golden.run(spark, golden.BATCHES, tmp_path / "fresh")
     before = golden.run(spark, golden.WRITTEN, tmp_path / "written")
     assert matched(whole) == pairs(golden.BATCHES)
@@ -67,7 +60,7 @@ def test_every_golden_checkpoint_is_tested() -> None:
 def test_a_checkpoint_of_another_query_is_refused_by_name(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint = unpacked(log.FORMAT, tmp_path)
+    checkpoint = golden.unpack(log.FORMAT, tmp_path)
     monkeypatch.setitem(golden.WINDOWS, "a", 21)
     text = failure(lambda: golden.run(spark, golden.BATCHES, checkpoint))
     assert "StateMismatchError: the checkpoint belongs to another query: streams[0].window" in text

@@ -97,26 +97,25 @@ def test_nothing_is_lost_over_a_restart_and_little_is_kept(spark: SparkSession, 
     assert "late: none by its a_at" in text
 
 
-@pytest.mark.parametrize("strategy", ["dbf", "hybrid", None])
+@pytest.mark.parametrize("strategy", ["dbf", None])
 def test_a_leader_waits_in_the_store(spark: SparkSession, tmp_path: Path, strategy: str | None) -> None:
     """a is there before b begins: with little memory it waits, and the results are those without."""
     sensors = Sensors(spark, tmp_path, (10, 20))
-    for _ in range(3):
-        sensors.add(1500, 1)
+    for _ in range(2):
+        sensors.add(2000, 1)
     joined = wm.join(*sensors.streams(), on="epoch", window="auto", memory="220 kB", strategy=strategy)
     first = run(joined.df, tmp_path / "checkpoint")
     assert first.metrics[-1]["parked"] > 2500
     forget_working_states()
-    for _ in range(3):
-        sensors.add(1, 1500)
+    for _ in range(2):
+        sensors.add(1, 2000)
     second = run(joined.df, tmp_path / "checkpoint")
-    sensors.feeds[0].add_rows([])
     told = numbers(first, "ab") + numbers(second, "ab")
-    assert told <= sensors.whole()
     held = [second.metrics[-1][name] for name in ("waiting", "parked")]
-    assert told == sensors.whole() or sum(held) > 0  # who sorts first waits for what may still be smaller
+    assert told <= sensors.whole()
+    assert told == sensors.whole() or held[0] > 0  # who sorts first waits for what may still be smaller
     assert told.total() > 0.95 * sensors.whole().total()
-    assert second.metrics[-1]["parked"] < 500
+    assert held[1] < 500
     assert "strategy" in str(joined.explain())
 
 
@@ -145,11 +144,11 @@ def test_an_end_and_closings_let_go(spark: SparkSession, tmp_path: Path) -> None
     ]
     joined = wm.join(*streams, on="epoch", window="auto")
     told = run(joined.df, tmp_path / "checkpoint")
-    assert (told.metrics[-1]["stored"], told.table.num_rows) == (499 + 1, 1)
+    assert (told.metrics[-1]["stored"], told.table.num_rows) == (499, 1)
     a.add_rows([(7, 7, 7)])
     b.add_rows([(3, 3, None, True)])
     told = run(joined.df, tmp_path / "checkpoint")
-    assert told.metrics[-1]["stored"] == 1  # b's one row, as a goes on
+    assert told.metrics[-1]["stored"] == 0
 
 
 def test_queries_say_auto(spark: SparkSession, tmp_path: Path) -> None:

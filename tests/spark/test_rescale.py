@@ -18,8 +18,8 @@ from watersmeet.errors import QueryError, StateError
 
 pytestmark = pytest.mark.spark
 
-#: Number of shards by batch: the first batches run with 2, the next with 3, the last with 1.
-SHARDS = [2, 2, 3, 3, 1, 1]
+#: Number of shards by batch.
+SHARDS = [2, 3, 1]
 
 
 @contextmanager
@@ -46,7 +46,11 @@ QUERIES: dict[str, Query] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+#: The others are of the longer tests.
+SHORT = ("window join", "outer join")
+
+
+@pytest.mark.parametrize("name", [pytest.param(q, marks=[] if q in SHORT else pytest.mark.more) for q in QUERIES])
 def test_results_and_state_go_on(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Beside a query that nothing happens to, over the same files."""
     three, checkpoint = Three(spark, tmp_path, "ab"), tmp_path / "c0"

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from watersmeet.errors import WindowError
 from watersmeet.joins import plan
+from watersmeet.joins.redistributing import redistribute
+from watersmeet.joins.reopening import reopen
 from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.model.lags import LONGEST, Lags
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
+from watersmeet.state import log
 from watersmeet.state.lateness import ENOUGH, MeasuredDelay
 
 TIMES = st.lists(st.integers(-(10**6), 10**6), max_size=80)
@@ -110,6 +113,26 @@ def test_about_the_share_asked_for_is_late_and_accounted_for(algorithm: str, siz
     assert 0.8 * true_delay <= steady[0] <= 1.25 * true_delay
     assert straight.measured()["delays"][0] > 1.5 * steady[0]
     assert straight.counters.stored < 2_000
+
+
+def test_what_was_measured_is_known_to_other_shards() -> None:
+    """A state divided anew goes on with the delays of the old one."""
+    definition, stores = plan(query(0.01), "hash"), [log.MemoryStore() for _ in range(3)]
+    join, times = definition.start(), arrivals(1, 0.5, 2000)
+    news = [Batch.of(pa.record_batch([times % 9, times], schema=s.schema), s.time) for s in join.query.streams]
+    for _ in join.step(news):
+        pass
+    log.commit(join, log.begin(join.query, ids=(0,)), stores[0])
+    redistribute(stores[:1], stores[1:], (0, 1))
+    delays = join.measured()["delays"]
+    assert delays[0] > 0
+    for n, store in enumerate(stores[1:]):
+        assert store.header is not None
+        header = log.Header.unpack(store.header)
+        header.check(join.query, n, 2, (0, 1))
+        again = reopen(header, store)
+        assert again.measured()["delays"] == delays
+        assert again.progress == join.progress
 
 
 def test_errors() -> None:

@@ -139,13 +139,13 @@ def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
         assert not {"order_change", "figures"} & stats.keys()
 
 
-def test_two_streams_keep_no_statistics() -> None:
+def test_two_streams_keep_statistics_too() -> None:
     windows = (TimeWindow(4_000_000),) * 2
     script = Script("int64", "inner", windows, (0, 0), ((), ()), ())
     run = Shards(script, 1, join=planned("general_lazy"))
     run.step((News((Tuple(0, (1,), 0),)), News((Tuple(1, (1,), 1),))), Random(0))
-    assert "figures" not in run.notes[STATS][0]
-    assert "remarks" not in header_of(run.stores[run.ids[0]]).notes
+    assert [f["window_tuples"] for f in run.notes[STATS][0]["figures"]] == [1, 1]
+    assert len(header_of(run.stores[run.ids[0]]).notes["remarks"]["streams"]) == 2
     assert len(run.results) == 1
 
 

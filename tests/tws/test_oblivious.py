@@ -142,7 +142,7 @@ def test_known_factors_lose_nothing(strategy: str, data: st.DataObject, n: int, 
     """Any strategy, shards, partitions, order of the blobs, restarts; afterwards nothing is left."""
     batches = data.draw(dealt(n))
     streams = streams_of(batches)
-    memory = shards * 3000 if strategy == "auto" else None
+    memory = 24_000 if strategy == "auto" else None
     join = WOJoin(query(n), scrambling=[factor(s) for s in streams], strategy=strategy, memory=memory, shed=False)
     run, chance, found = Shards(join, shards), Random(seed), []
     with pytest.MonkeyPatch.context() as patch:

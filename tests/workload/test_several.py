@@ -1,4 +1,4 @@
-"""Streams with given rates, windows and numbers of keys: the promised figures, and batches that hold everything once."""
+"""Streams with given rates, windows and numbers of keys: the promised figures, in batches that hold all once."""
 
 import numpy as np
 import pyarrow as pa

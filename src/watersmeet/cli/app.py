@@ -77,6 +77,7 @@ def main(
     [bold]watersmeet doctor[/]                   is everything here that it needs?
     """
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)  # it logs tracebacks
 
 
 @app.command(context_settings=HANDED_ON, epilog=CODES)
@@ -97,6 +98,8 @@ def run_pipeline(
         bool, typer.Option("--once", "--available-now", help="Work off what is there now, then end.")
     ] = False,
     ui: Annotated[bool, typer.Option("--ui", help="Serve the live page on 127.0.0.1.")] = False,
+    events: Annotated[Path | None, typer.Option(help="Add a line for each batch to this file.")] = None,
+    prometheus: Annotated[int | None, typer.Option(help="Serve /metrics on this port of 127.0.0.1.")] = None,
     master: Master = None,
 ) -> None:
     """Run a pipeline: streams in, a join or a query, results out. Ctrl-C ends it after the batch at hand.
@@ -107,7 +110,10 @@ def run_pipeline(
     """
     from watersmeet.cli import running
 
-    raise typer.Exit(running.check(pipeline) if check else running.run(pipeline, once=once, ui=ui, master=master))
+    if check:
+        raise typer.Exit(running.check(pipeline))
+    watched = running.Watched(ui, events, prometheus)
+    raise typer.Exit(running.run(pipeline, once=once, watched=watched, master=master))
 
 
 @app.command(epilog=CODES)
@@ -137,41 +143,48 @@ def bench(
     [bold]watersmeet bench[/]                 which there are
     [bold]watersmeet bench operators --help[/]
     """
-    _hand_over("benchmarks", name, context.args)
-
-
-@app.command(context_settings=NAMED, epilog=CODES)
-def experiment(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="Which; without one, they are listed.")] = None,
-) -> None:
-    """Redraw figures of the papers; what follows the name goes to the experiment.
-
-    [bold]watersmeet experiment[/]            which there are
-    """
-    _hand_over("experiments", name, context.args)
-
-
-def _hand_over(room: str, name: str | None, arguments: Sequence[str]) -> None:
     from watersmeet.cli import checkout
 
     if name is not None:
-        raise typer.Exit(checkout.start(room, name, arguments))
-    for program in checkout.programs(checkout.find(), room):
+        raise typer.Exit(checkout.start("benchmarks", name, context.args))
+    for program in checkout.programs(checkout.find(), "benchmarks"):
         typer.echo(program)
+
+
+@app.command(context_settings=HANDED_ON, epilog=CODES)
+def experiment(context: typer.Context) -> None:
+    """Redraw figures of the papers and check their claims, in a checkout."""
+    from watersmeet.cli import checkout
+
+    raise typer.Exit(checkout.start("experiments", None, context.args))
 
 
 @app.command(epilog=CODES)
 def state(
-    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of a pipeline.")],
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of a query.")],
+    rows: Annotated[str | None, typer.Option(metavar="STREAM", help="The tuples held of a stream, as JSON.")] = None,
+    limit: Annotated[int, typer.Option(help="How many of them.")] = 20,
+    keys: Annotated[bool, typer.Option("--keys", help="The keys that hold most.")] = False,
+    diff: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="A B", help="What came and left between two batches.")
+    ] = None,
+    rescale: Annotated[
+        tuple[int, Path] | None,
+        typer.Option(metavar="N NEW", help="Write the checkpoint NEW with N shards; the query must have stopped."),
+    ] = None,
+    master: Master = None,
 ) -> None:
-    """Show what a checkpoint holds: tuples, bytes, oldest and newest per stream and shard.
+    """Show what a checkpoint holds: tuples, bytes, oldest and newest per stream and shard. The query may be running.
 
     [bold]watersmeet state out/checkpoint[/]
+    [bold]watersmeet state out/checkpoint --rows bids --limit 5[/]
+    [bold]watersmeet state out/checkpoint --keys[/]
+    [bold]watersmeet state out/checkpoint --diff 10 12[/]
+    [bold]watersmeet state out/checkpoint --rescale 8 out/checkpoint-8[/]
     """
     from watersmeet.cli import state as states
 
-    states.show(checkpoint)
+    states.show(checkpoint, rows=rows, limit=limit, keys=keys, diff=diff, rescale=rescale, master=master)
 
 
 @app.command(epilog=CODES)

@@ -42,11 +42,11 @@ def programs(checkout: Path, room: str) -> list[str]:
     return [f.stem for f in files if not f.stem.startswith("_") and _MAIN in f.read_text(encoding="utf-8")]
 
 
-def start(room: str, name: str, arguments: Sequence[str]) -> int:
-    """Start a program of a room in its checkout; its exit code."""
+def start(room: str, name: str | None, arguments: Sequence[str]) -> int:
+    """Start a program of a room in its checkout, or the room itself; its exit code."""
     checkout = find()
     known = programs(checkout, room)
-    if name not in known:
+    if name is not None and name not in known:
         from difflib import get_close_matches
 
         near = get_close_matches(name, known, 1)
@@ -55,4 +55,5 @@ def start(room: str, name: str, arguments: Sequence[str]) -> int:
         raise QueryError(f"there is no `{name}` in {room}.", hint=hint)
     path = os.pathsep.join(filter(None, (str(checkout), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
-    return subprocess.call([sys.executable, "-m", f"{room}.{name}", *arguments], cwd=checkout, env=environment)
+    module = room if name is None else f"{room}.{name}"
+    return subprocess.call([sys.executable, "-m", module, *arguments], cwd=checkout, env=environment)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from watersmeet.cli import spark_log
 from watersmeet.errors import QueryError
 from watersmeet.pipelines import secrets
 
@@ -35,14 +36,16 @@ def _pipeline(file: Path, svg: Path | None, master: str | None) -> tuple[str, di
     pipeline = read(file)
     from watersmeet.spark.pipelines import assembly
 
-    spark = assembly.session(pipeline, master)
-    try:
-        told = assembly.joined(pipeline, spark).explain()
-        if svg is not None:
-            svg.write_text(told.to_svg(), encoding="utf-8")
-        return str(told), told.to_dict()
-    finally:
-        spark.stop()
+    with spark_log.aside() as log:
+        with spark_log.redirected(log):
+            spark = assembly.session(pipeline, master)
+        try:
+            told = assembly.joined(pipeline, spark).explain()
+            if svg is not None:
+                svg.write_text(told.to_svg(), encoding="utf-8")
+            return str(told), told.to_dict()
+        finally:
+            spark.stop()
 
 
 def _query(text: str) -> tuple[str, dict[str, Any]]:

@@ -48,6 +48,8 @@ def tell(error: BaseException, *, verbose: bool) -> Exit:
     said = Text.assemble(("error: ", "bold red"), hide(summary(error)))
     said.highlight_regex(r"(?m)^Hint:", "bold")
     console.print(said)
+    for note in getattr(error, "__notes__", ()):
+        console.print(hide(note), markup=False)
     if not verbose and not isinstance(error, WatersmeetError):
         console.print(
             f"Hint: `{' '.join(['watersmeet', '-v', *sys.argv[1:]])}` shows where it came from.", markup=False

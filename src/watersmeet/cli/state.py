@@ -1,12 +1,59 @@
-"""`watersmeet state`: what a checkpoint holds."""
+"""`watersmeet state`: what a checkpoint holds, what changed in it, and the same for another number of shards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from watersmeet.cli.failures import MissingError
+from rich.console import Console
+from rich.table import Table
+
+#: Titles of what `Change` and `HeavyKey` tell.
+_CHANGES = ("stream", "operator", "tuples_then", "tuples_now", "came", "left", "progress_then", "progress_now")
+_KEYS = ("stream", "operator", "shard", "key", "tuples")
 
 
-def show(checkpoint: Path) -> None:
-    """Print the summary of a checkpoint."""
-    raise MissingError(f"the state of {checkpoint} cannot be read by this version.")
+def show(
+    checkpoint: Path,
+    *,
+    rows: str | None = None,
+    limit: int = 20,
+    keys: bool = False,
+    diff: tuple[int, int] | None = None,
+    rescale: tuple[int, Path] | None = None,
+    master: str | None = None,
+) -> None:
+    """Print what is asked for of a checkpoint: by default, what every shard holds of each stream."""
+    console = Console(highlight=False, soft_wrap=True)
+    import watersmeet as wm
+
+    with console.status("starting Spark …"):
+        spark = wm.session(master=master or "local[2]")
+    try:
+        if rescale is not None:
+            shards, new = rescale
+            console.print(str(wm.rescale_state(spark, checkpoint, new, shards=shards)), markup=False)
+            console.print(f"{new} is written; start the query with shards={shards} and this checkpoint.", markup=False)
+            return
+        state = wm.read_state(spark, checkpoint, batch=None if diff is None else max(diff))
+        if diff is not None:
+            console.print(_table(_CHANGES, state.difference(min(diff))))
+        if rows is not None:
+            for row in state.rows(rows).limit(limit).toJSON().collect():
+                console.print(row, markup=False)
+        if keys:
+            console.print(_table(_KEYS, state.keys()))
+        if diff is None and rows is None and not keys:
+            console.print(str(state), markup=False)
+    finally:
+        spark.stop()
+
+
+def _table(titles: Sequence[str], records: Sequence[Any]) -> Table:
+    table = Table(*(title.replace("_", " ") for title in titles), box=None, pad_edge=False)
+    for record in records:
+        told = asdict(record)
+        table.add_row(*("" if told[t] is None else str(told[t]).removesuffix("+00:00") for t in titles))
+    return table

@@ -17,7 +17,7 @@ from watersmeet.state.statistics import SECOND, StreamStatistics
 #: What is assumed of a stream: tuples per second, and partners that a key has in a window.
 RATE, PER_KEY_TUPLES = 1000.0, 4.0
 #: Bytes that the lists take for a tuple, and that are assumed of a value of no fixed length.
-LIST_BYTES, VALUE_BYTES = 58, 32
+LIST_BYTES, VALUE_BYTES = 40, 32
 
 
 def assumed(query: JoinQuery, interval: float = 1.0) -> Parameters:

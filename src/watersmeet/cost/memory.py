@@ -72,6 +72,19 @@ def thinned(p: Parameters, i: int, extra: float) -> float:
     return punctuated_state(whole, closing, p.elapsed, s.keys_seen)
 
 
+def live_keys(p: Parameters, i: int) -> float:
+    """Keys of stream i's window that arrivals may still have: those that the others have closed come no more.
+
+    Of v keys those closed in the time of the window, ``v − λp T``, but no fewer than the share of its tuples that is
+    stored: where tuples are few most of what is closed was never seen.
+    """
+    s, closing = p.streams[i], closing_rate(p, i)
+    if not closing or (math.isinf(s.window) and s.tuples is None) or not s.window_tuples:
+        return s.distinct
+    share = min(1.0, thinned(p, i, 0.0) / s.window_tuples)
+    return max(1.0, s.distinct * share, s.distinct - closing * min(s.window, p.elapsed))
+
+
 def purged_share(p: Parameters, i: int) -> float:
     """Of stream i's tuples those that a closing removes, not their window: of Eq. 1, or ``1 − e^{−λp R / v}``.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from watersmeet.cost import binary, memory, multiway, window_oblivious
-from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters, Statistics
+from watersmeet.cost.parameters import KEY_BYTES, PER_KEY, SCAN, Order, Parameters, Statistics
 from watersmeet.cost.work import Cost, Work
 from watersmeet.errors import QueryError
 
@@ -15,13 +15,14 @@ Model = Callable[[Parameters], Cost]
 
 def nested_loop(p: Parameters) -> Cost:
     """Eq. 1 of Kostowski and Claypool; windows are cleaned with every arrival."""
-    return _windowed(p, replace(binary.nested_loops(*_two(p)), checked=2 * sum(s.rate for s in p.streams)))
+    work = replace(binary.nested_loops(*_two(p)), checked=2 * sum(s.rate for s in p.streams))
+    return _windowed(p, work, by_key=False)
 
 
 def hash_join(p: Parameters) -> Cost:
     """Eq. 2 of Kostowski and Claypool with one bucket per key; what leaves its window is found without a look."""
     a, b = (replace(s, buckets=PER_KEY) for s in _two(p))
-    return _windowed(p, binary.hashed(a, b))
+    return _windowed(p, binary.hashed(a, b), by_key=True)
 
 
 def windowed_hash(p: Parameters) -> Cost:
@@ -32,12 +33,14 @@ def windowed_hash(p: Parameters) -> Cost:
         a.buckets * binary.stale_tuples(a, b, p.invalidation),
         b.buckets * binary.stale_tuples(b, a, p.invalidation),
     )
-    return _stored(p, work, tuple(memory.window_state(p, i) + stale[i] for i in (0, 1)))
+    tuples = tuple(memory.window_state(p, i) + stale[i] for i in (0, 1))
+    return _stored(p, work, tuples, by_key=False)
 
 
 def pwjoin(p: Parameters) -> Cost:
     """A hash join of windows that punctuations have thinned: probes meet what is still stored."""
-    a, b = (replace(s, tuples=memory.thinned(p, i, 0.0), buckets=PER_KEY) for i, s in enumerate(_two(p)))
+    _two(p)
+    a, b = (replace(s, buckets=PER_KEY) for s in _met(p))
     gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
     said = sum(s.punctuation_rate for s in p.streams)
     work = binary.hashed(a, b)
@@ -120,10 +123,16 @@ def _with_origin(order: Order, i: int) -> Order:
 def _many(p: Parameters, joining: Callable[[Parameters], Work]) -> Cost:
     """Any number of streams over windows that punctuations, if all others bring some, have thinned."""
     n = range(len(p.streams))
-    met = tuple(replace(s, tuples=memory.thinned(p, i, 0.0)) for i, s in enumerate(p.streams))
+    met = _met(p)
     gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
     work = joining(replace(p, streams=met)) + _upkeep(p) + Work(invalidated=-gone, purged=gone)
     return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i) + p.expiration / 2) for i in n))
+
+
+def _met(p: Parameters) -> tuple[Statistics, ...]:
+    """The streams as arrivals meet them: thinned, and with the keys that arrivals can still have."""
+    each = enumerate(p.streams)
+    return tuple(replace(s, tuples=memory.thinned(p, i, 0.0), distinct=memory.live_keys(p, i)) for i, s in each)
 
 
 def _upkeep(p: Parameters) -> Work:
@@ -132,10 +141,15 @@ def _upkeep(p: Parameters) -> Work:
     return Work(rows_in=arriving, inserted=arriving, invalidated=arriving)
 
 
-def _windowed(p: Parameters, work: Work) -> Cost:
-    return _stored(p, work, tuple(memory.window_state(p, i) for i in range(len(p.streams))))
+def _windowed(p: Parameters, work: Work, *, by_key: bool) -> Cost:
+    return _stored(p, work, tuple(memory.window_state(p, i) for i in range(len(p.streams))), by_key=by_key)
 
 
-def _stored(p: Parameters, work: Work, tuples: tuple[float, ...]) -> Cost:
+def _stored(p: Parameters, work: Work, tuples: tuple[float, ...], *, by_key: bool = True) -> Cost:
+    """With the bytes that enter the state, and those that are in it; lists `by_key` need some for every key."""
     work = replace(work, bytes=sum(s.rate * s.row_bytes for s in p.streams))
-    return Cost(work, tuples, sum(t * s.row_bytes for t, s in zip(tuples, p.streams, strict=True)))
+    size = sum(t * s.row_bytes for t, s in zip(tuples, p.streams, strict=True))
+    if by_key:
+        keys = sum(min(s.distinct, t) + s.remembered for t, s in zip(tuples, p.streams, strict=True))
+        size += keys * KEY_BYTES
+    return Cost(work, tuples, size)

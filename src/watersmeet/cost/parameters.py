@@ -13,6 +13,9 @@ PER_KEY = math.inf
 #: One bucket: no index, every probe scans the window.
 SCAN = 1.0
 
+#: Bytes that value lists take for a key, beside its tuples.
+KEY_BYTES = 48
+
 Order = tuple[int, ...]
 
 
@@ -30,6 +33,7 @@ class Statistics:
     buckets: float = PER_KEY  # of the index on the window; `SCAN` without one
     tuples: float | None = None  # in the window, where it is not rate * window: a count window, or measured
     keys_seen: float | None = None  # distinct keys since the start
+    remembered: float = 0.0  # keys that it has closed and is remembered for
     stay: float | None = None  # seconds that a tuple was seen to be stored, where others close keys
     hottest: float = 0.0  # share of its tuples that one key has
     scrambling: float = 0.0  # positions a tuple may stand behind its sorted place

@@ -27,7 +27,10 @@ FAMILIES = {
     "watersmeet_state_bytes": ("gauge", "Bytes of the state after the last batch, by stream."),
     "watersmeet_lag_seconds": ("gauge", "Event time by which a stream is behind the foremost one."),
     "watersmeet_newest_timestamp_seconds": ("gauge", "Newest event time of a stream, in seconds since 1970."),
-    "watersmeet_scrambling_factor": ("gauge", "Positions that a tuple came behind its sorted place, at most, so far."),
+    "watersmeet_scrambling_factor": (
+        "gauge",
+        "Rows that a stream may come behind its sorted place, as the join goes by.",
+    ),
     "watersmeet_shard_skew": ("gauge", "Rows of the fullest shard over the mean of the shards, in the last batch."),
 }
 

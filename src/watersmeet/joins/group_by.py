@@ -152,9 +152,6 @@ class RunningGroupedJoin(RunningJoin[Any]):
     def reached(self) -> list[int]:
         return self.join.reached()
 
-    def scrambling(self) -> list[int]:
-        return self.join.scrambling()
-
     def output_punctuations(self) -> list[str]:
         """Finished keys are finished groups; a time of results is none of groups."""
         return [said for said in self.join.output_punctuations() if "heartbeat" not in json.loads(said)]

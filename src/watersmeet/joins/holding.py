@@ -19,11 +19,12 @@ from watersmeet.model.queries import StreamSpec
 from watersmeet.state.keys import Int64s, encode
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.order import Order
+from watersmeet.state.placed import BEYOND
 from watersmeet.state.shelf import ReadEntry, Shelf
 
 #: Rows that are put apart, and come back, together: a join reads ahead by no more than these.
 PIECE = 1 << 16
-#: Pieces of fewer rows than half of that are made into larger ones when there are more than so many.
+#: Pieces of fewer rows than half of that are merged when there are more than so many.
 MOST_SMALL = 64
 
 
@@ -62,6 +63,12 @@ class Held:
         """Tuples that are apart."""
         return sum(p.rows for p in self.pieces)
 
+    @property
+    def least(self) -> int:
+        """The least place that is held back."""
+        waiting = int(self.places(self.waiting).min()) if self.waiting.num_rows else BEYOND
+        return min([waiting, *(p.low for p in self.pieces)])
+
     def places(self, rows: pa.RecordBatch) -> Int64s:
         places: Int64s = self.key_order.of_keys(encode([rows.column(self.spec.key[0])]))
         return places
@@ -79,17 +86,25 @@ class Held:
         places = self.places(rows)
         near = [rows.take(pa.array(np.flatnonzero(places <= until)))]
         near += self._take([p for p in self.pieces if p.low <= until])
-        self._put(rows.take(pa.array(np.flatnonzero(places > until))))
-        small = [p for p in self.pieces if p.rows < PIECE // 2]
-        if len(small) > MOST_SMALL:
-            self._put(pa.concat_batches(self._take(small)))
+        self._put(rows.take(pa.array(np.flatnonzero(places > until))), PIECE)
+        self._merge([p for p in self.pieces if p.rows < PIECE // 2])
         return pa.concat_batches(near)
 
-    def _put(self, rows: pa.RecordBatch) -> None:
+    def _merge(self, small: list[Piece]) -> None:
+        """Where there are many small pieces, make those of the most frequent size (within a factor of four) into a
+        quarter as many, in order: few keys stand in each, and a row is put O(log PIECE) times."""
+        if len(small) > MOST_SMALL:
+            sizes = [p.rows.bit_length() // 2 for p in small]
+            most = max(sorted(set(sizes)), key=sizes.count)
+            some = [p for p, size in zip(small, sizes, strict=True) if size == most]
+            rows = pa.concat_batches(self._take(some))
+            self._put(rows, min(PIECE, -(-4 * rows.num_rows // len(some))))
+
+    def _put(self, rows: pa.RecordBatch, most: int) -> None:
         places = self.places(rows)
         order = np.argsort(places, kind="stable")
-        for at in range(0, order.size, PIECE):
-            some = order[at : at + PIECE]
+        for at in range(0, order.size, most):
+            some = order[at : at + most]
             apart = rows.take(pa.array(some))
             piece = Piece(f"{self.i}.{self._made}", int(places[some[0]]), int(some.size), apart.nbytes)
             self._made += 1
@@ -120,11 +135,14 @@ class Held:
         else:
             self._fresh.pop(name, None)
 
-    def clear(self) -> None:
-        """Nothing held can match any more."""
+    def drop_beyond(self, place: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Nothing beyond a place can match any more, of what is held and of these rows, which it gives."""
         for piece in self.pieces:
-            self._drop(piece.name)
-        self.waiting, self.pieces = no_rows(self.spec.schema), []
+            if piece.low > place:
+                self._drop(piece.name)
+        self.pieces = [p for p in self.pieces if p.low <= place]
+        self.waiting, rows = (r.take(pa.array(np.flatnonzero(self.places(r) <= place))) for r in (self.waiting, rows))
+        return rows
 
     # ------------------------------------------------------------ the durable form
 

@@ -119,6 +119,9 @@ class RunningWOJoin(RunningGeneralLazy):
         self._follow_idle()
 
     def _rise(self, floors: Sequence[int]) -> None:
+        if self.held:  # what others hold back has not met its partners, which may have come under another strategy
+            least = [h.least for h in self.held]
+            floors = [min(f, *(p for j, p in enumerate(least) if j != i)) for i, f in enumerate(floors)]
         self.floor = [max(old, new) for old, new in zip(self.floor, floors, strict=True)]
 
     def _pass_idle(self, batches: Sequence[Batch]) -> None:
@@ -146,9 +149,6 @@ class RunningWOJoin(RunningGeneralLazy):
             if len(self.track) > TRACK:
                 self.track = [*self.track[: TRACK // 2 : 2], *self.track[TRACK // 2 :]]
 
-    def scrambling(self) -> list[int]:
-        return [d.scrambling for d in self.buffers.disorder]
-
     @property
     def ended(self) -> list[bool]:
         return [p >= AFTER_ALL for p in self.progress]
@@ -173,6 +173,8 @@ class RunningWOJoin(RunningGeneralLazy):
         """Of the new tuples of stream i, and of those held back, the ones whose turn has come."""
         closed = [BEYOND if end else self.buffers.closed(j) for j, end in enumerate(self.ended)]
         rows = self.arrivals[i].rows.take(pa.array(self._news[i][0]))
+        if any(end for j, end in enumerate(self.ended) if j != i):
+            rows = held.drop_beyond(min(self._last(j) for j, end in enumerate(self.ended) if end and j != i), rows)
         shown = [d.maxima.highest for d in self.buffers.disorder]
         sorting, parking = self.strategy in SORTING, self.strategy in PARKING
         near = min(_or_first(s) for j, s in enumerate(closed if sorting else shown) if j != i)
@@ -180,6 +182,11 @@ class RunningWOJoin(RunningGeneralLazy):
         rows = held.park(rows, near if parking else BEYOND)
         _, keys = self.own[i].read(rows)
         return Arrivals(rows, self.own[i].places(keys), keys, np.arange(rows.num_rows))
+
+    def _last(self, j: int) -> int:
+        """The largest place that stream j has shown, which nothing beyond will meet once it has ended."""
+        highest = self.buffers.disorder[j].maxima.highest
+        return FIRST - 1 if highest is None else highest
 
     def _matters(self, i: int) -> Any:
         """Which of the batch's tuples have a partner in every other stream, or are below what those have kept."""
@@ -214,8 +221,6 @@ class RunningWOJoin(RunningGeneralLazy):
     def _expire(self, i: int) -> Int64s:
         if self.floor[i] < BEYOND:
             return super()._expire(i)
-        for held in self.held[i : i + 1]:
-            held.clear()
         lists = self.own[i].lists
         nodes = np.unique(lists.lists.node[lists.living()]).astype(np.int64)
         self.counters.invalidated += self.own[i].expire_before(BEYOND)

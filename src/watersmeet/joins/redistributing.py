@@ -207,7 +207,7 @@ class _Redistribution:
     def _notes(self) -> list[dict[str, Any]]:
         """The notes of every new shard; closings that were known as ranges may become rows."""
         first = self.headers[0].notes
-        shared: dict[str, Any] = {name: first[name] for name in ("heard", "order", "every") if name in first}
+        shared: dict[str, Any] = {name: first[name] for name in ("heard", "delays", "order", "every") if name in first}
         if "counted" in first:
             shared["counted"] = [max(c) for c in zip(*(h.notes["counted"] for h in self.headers), strict=True)]
         if "said" in first:

@@ -101,6 +101,7 @@ def _spec(said: dict[str, Any], stored: pa.Schema | None) -> StreamSpec:
         tellers=said.get("tellers", 0),
         order_by=said.get("order_by"),
         idle_after=said.get("idle_after"),
+        late_share=said.get("late_share"),
     )
 
 

@@ -78,10 +78,6 @@ class RunningJoin(ABC, Generic[IndexT]):
         """Progress of each stream, as far as the results of what it brought before have come out."""
         return self.progress
 
-    def scrambling(self) -> list[int]:
-        """The scrambling factor that each stream has shown, of joins that measure it."""
-        return []
-
     def measured(self) -> dict[str, Any]:
         """What the join has measured of its streams and goes by, as JSON; times are microseconds."""
         return {"delays": [d and d.delay for d in self.delays]} if any(self.delays) else {}

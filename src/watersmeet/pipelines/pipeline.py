@@ -25,6 +25,7 @@ class Source:
     select: tuple[str, ...] = ("*",)
     window: str | Mapping[str, Any] | None = None
     delay: str = "0 seconds"
+    late_share: float | None = None
     idle_after: str | None = None
     order_by: str | None = None
     punctuation: tuple[Mapping[str, Any], ...] = ()

@@ -132,6 +132,7 @@ def _asked(given: dict[str, Any], known: dict[str, Columns]) -> Iterator[Mistake
 
 
 def _window(given: Any) -> Window | None:
+    """The window of a stream, as far as the reading of a query asks for it."""
     if isinstance(given, dict):
         return RowsWindow(given["rows"], given.get("per_key", False))
     return None if given is None else TimeWindow(parse(given, "window"))

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.model import durations
+from watersmeet.model import durations, sizes
 from watersmeet.model.queries import HOW
 from watersmeet.query.names import near
 
@@ -48,6 +48,23 @@ def _duration(text: str) -> Complaint | None:
 
 def _window(value: Any) -> Complaint | None:
     return _duration(value) if isinstance(value, str) else None
+
+
+def _or_auto(text: Any) -> Complaint | None:
+    return None if text == "auto" else _window(text)
+
+
+def _size(value: Any) -> Complaint | None:
+    try:
+        sizes.parse(value, "it")
+    except WatersmeetError as error:
+        what, _, hint = str(error).partition("\nHint: ")
+        return what, hint or 'write it like "256 MB".'
+    return None
+
+
+def _share(value: float) -> Complaint | None:
+    return None if 0 < value < 1 else (f"it is {value}; a share is between 0 and 1.", "write late_share = 0.001.")
 
 
 def _trigger(text: str) -> Complaint | None:
@@ -122,7 +139,8 @@ STREAM = {
     "select": replace(TEXTS, what="an expression in Spark SQL, or several"),
     "time": replace(TEXT, required=True),
     "window": Word("a duration, or { rows = 1000 }", (str, dict), complaint=_window, words=ROWS),
-    "delay": DURATION,
+    "delay": Word('a duration like "10 seconds", or "auto"', (str,), complaint=_or_auto),
+    "late_share": Word("a number between 0 and 1", (float,), complaint=_share),
     "idle_after": DURATION,
     "order_by": TEXT,
     "punctuation": Word(
@@ -136,6 +154,9 @@ JOIN = {
     "on": replace(TEXTS, what="a column, or several", required=True),
     "how": replace(TEXT, among=tuple(HOW)),
     "where": SQL,
+    "window": Word('a duration, { rows = 1000 }, or "auto"', (str, dict), complaint=_or_auto, words=ROWS),
+    "memory": Word('a size like "256 MB"', (str, int), complaint=_size),
+    "strategy": TEXT,
     "algorithm": replace(TEXT, among=ALGORITHMS),
     "order": Word("names of streams", (list,), items=TEXT),
     "on_violation": replace(TEXT, among=("drop", "error")),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from watersmeet.cost.forecast import Forecast, Shown
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.events import Event
-from watersmeet.model.queries import JoinQuery
 from watersmeet.spark.counters import METRICS, SHARDS, counters
 
 #: Why tuples left the state, or did not stay in it, and the counter that says how many.
@@ -26,14 +24,12 @@ SECOND = 1_000_000
 
 
 class RunEvents:
-    """The events of one run of a query; a forecast and a lag need what earlier batches showed."""
+    """The events of one run of a query; rates and lags need what earlier batches showed."""
 
-    def __init__(self, query: JoinQuery, algorithm: str, *, grouped: bool) -> None:
-        self.names = [s.name for s in query.streams]
+    def __init__(self, streams: int, *, grouped: bool) -> None:
         self.output = "groups" if grouped else "results"
-        self.forecast = Forecast(query, algorithm)
-        self._newest: list[int | None] = [None] * len(self.names)
-        self._began: datetime | None = None
+        self._newest: list[int | None] = [None] * streams
+        self._over: datetime | None = None
 
     def batch(self, progress: StreamingQueryProgress) -> Event | None:
         """The event of a batch; None if no shard was called in it."""
@@ -42,9 +38,9 @@ class RunEvents:
             return None
         shards = said.pop(SHARDS)
         seconds = progress.durationMs["triggerExecution"] / 1000
-        began = datetime.fromisoformat(progress.timestamp)
-        since = seconds if self._began is None else max(seconds, (began - self._began).total_seconds())
-        self._began = began
+        over = datetime.fromisoformat(progress.timestamp) + timedelta(seconds=seconds)
+        since = seconds if self._over is None else max(seconds, (over - self._over).total_seconds())
+        self._over = over
         others = _others(progress)
         out = others["groups"]["groups"] if "groups" in others else said[self.output]
         return {
@@ -73,22 +69,14 @@ class RunEvents:
         }
 
     def _streams(self, shards: Sequence[dict[str, Any]]) -> list[Event]:
-        told = [_merged([s["streams"][i] for s in shards]) for i in range(len(self.names))]
+        told = [_merged(i, shards) for i in range(len(self._newest))]
         for i, stream in enumerate(told):
             seen = [t for t in (self._newest[i], stream["newest"]) if t is not None]
             self._newest[i] = stream["newest"] = max(seen, default=None)
         foremost = max((t for t in self._newest if t is not None), default=None)
-        progress = [min(s["progress"][i] for s in shards) for i in range(len(told))]
-        foretold = self.forecast.after([_shown(s) for s in told])
-        if max(progress) >= AFTER_ALL:  # a stream that has ended closes all keys at once
-            foretold = [None] * len(told)
-        for stream, tuples, reached in zip(told, foretold, progress, strict=True):
+        for stream in told:
             newest = stream["newest"]
-            stream["progress"] = reached if BEFORE_ALL < reached < AFTER_ALL else None
             stream["lag"] = None if newest is None or foremost is None else (foremost - newest) / SECOND
-            stream["predicted"] = None if tuples is None else round(tuples)
-            each = stream["bytes"] / stream["stored"] if stream["stored"] else None
-            stream["predicted_bytes"] = None if tuples is None or each is None else round(tuples * each)
         return told
 
 
@@ -98,24 +86,39 @@ def of_streams(progress: StreamingQueryProgress) -> list[str]:
     return [s["name"] for s in shards[0].get("streams", [])] if shards else []
 
 
-def _merged(shards: Sequence[dict[str, Any]]) -> Event:
-    """One stream, from what each shard says of it."""
-    sums = {name: sum(s[name] for s in shards) for name in SUMMED}
-    hot = [{"key": key, "rows": round(share * s["rows_in"])} for s in shards for key, share in s["hot"]]
+def _merged(i: int, shards: Sequence[dict[str, Any]]) -> Event:
+    """Stream i, from what each shard says of it."""
+    mine = [s["streams"][i] for s in shards]
+    sums = {name: sum(s[name] for s in mine) for name in SUMMED}
+    progress = min(s["progress"][i] for s in shards)
+    hot = [{"key": key, "rows": round(share * s["rows_in"])} for s in mine for key, share in s["hot"]]
     hot.sort(key=lambda h: (-h["rows"], h["key"]))
     return {
-        "name": shards[0]["name"],
+        "name": mine[0]["name"],
         **sums,
-        "ranges": max(s["ranges"] for s in shards),  # every shard is told of each
-        "keys": sum(s["keys"] for s in shards) if "keys" in shards[0] else None,
-        "newest": max((s["seen"] for s in shards if s["seen"] is not None), default=None),
-        "scrambling": sum(s["scrambling"] for s in shards) if "scrambling" in shards[0] else None,
+        "ranges": max(s["ranges"] for s in mine),  # every shard is told of each
+        "keys": sum(s["keys"] for s in mine) if "keys" in mine[0] else None,
+        "newest": max((s["seen"] for s in mine if s["seen"] is not None), default=None),
+        "progress": progress if BEFORE_ALL < progress < AFTER_ALL else None,
+        "delay": _of_all(shards, "delays", lambda each: max(each) / SECOND, i),
+        "scrambling": _of_all(shards, "scrambling", sum, i),
+        **_foretold(i, shards),
         "hot": [h | {"share": round(h["rows"] / sums["rows_in"], 4)} for h in hot[:HOTTEST]],
     }
 
 
-def _shown(s: Event) -> Shown:
-    return Shown(s["rows_in"], s["closed"], s["ranges"], s["newest"], s["keys"], s["scrambling"] or 0)
+def _foretold(i: int, shards: Sequence[dict[str, Any]]) -> Event:
+    """Tuples and bytes that the cost model expects; nothing after an end, which closes all keys at once."""
+    over = any(p >= AFTER_ALL for s in shards for p in s["progress"])
+    pairs = None if over else _of_all(shards, "expected", list, i)
+    tuples, size = (None, None) if pairs is None else map(sum, zip(*pairs, strict=True))
+    return {"predicted": tuples, "predicted_bytes": size}
+
+
+def _of_all(shards: Sequence[dict[str, Any]], name: str, together: Callable[[list[Any]], Any], i: int) -> Any:
+    """What all shards say of stream i under a name, taken together; None if one of them does not."""
+    each = [s[name][i] if name in s else None for s in shards]
+    return None if any(e is None for e in each) else together(each)
 
 
 def _others(progress: StreamingQueryProgress) -> dict[str, Event]:

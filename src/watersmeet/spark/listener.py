@@ -15,7 +15,6 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from watersmeet.joins import name_of
 from watersmeet.model.events import Event
 from watersmeet.spark.batch_events import RunEvents, of_streams
 from watersmeet.spark.grouping import Grouped
@@ -70,7 +69,7 @@ class Listener(StreamingQueryListener):
         if run not in self._runs:
             if of_streams(progress) != self._names:
                 return
-            self._runs[run] = RunEvents(self._join.query, name_of(self._join.operator), grouped=self._grouped)
+            self._runs[run] = RunEvents(len(self._names), grouped=self._grouped)
             known = {"run": run, "query": str(progress.id), "name": progress.name, "at": progress.timestamp}
             self._publish({"kind": "started", **self._started.get(run, known)})
         told = self._runs[run].batch(progress)

@@ -11,7 +11,7 @@ from watersmeet.model.plain import plain_column
 from watersmeet.model.punctuations import Unique
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.hot_keys import hottest_rows
-from watersmeet.state.stream_state import Arrivals
+from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
 #: Keys of a stream that are told, and letters of each.
@@ -44,20 +44,28 @@ def about_news(join: RunningJoin[Any], batches: Sequence[Batch]) -> list[dict[st
 
 
 def about_states(join: RunningJoin[Any], news: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same with what is stored after the batch; `keys` are those of stored tuples that the stream left open."""
-    factors = join.scrambling()
+    """The same with what is stored after the batch; `keys` are those of the stored tuples."""
     out = []
     for i, told in enumerate(news):
         spec = join.query.streams[i]
         states = [s for s in join.streams if s.spec == spec]  # its own, and that of tuples that wait
         held = {"stored": sum(map(len, states)), "bytes": sum(s.bytes for s in states)}
-        lists = states[0].lists
-        if isinstance(lists, ValueLists):
-            held["keys"] = lists.keys - lists.closings
-        if factors:
-            held["scrambling"] = factors[i]
+        keys = _keys(states[0])
+        if keys is not None:
+            held["keys"] = keys
         out.append(told | held)
     return out
+
+
+def _keys(state: StreamState[Any]) -> int | None:
+    """Distinct keys of stored tuples; less those that the stream itself has closed, unless it is unique."""
+    if _is_unique(state.spec):
+        return len(state)
+    return state.lists.keys - state.lists.closings if isinstance(state.lists, ValueLists) else None
+
+
+def _is_unique(spec: StreamSpec) -> bool:
+    return any(isinstance(p, Unique) for p in spec.promises)
 
 
 def _violations(join: RunningJoin[Any], i: int, batch: Batch) -> int:
@@ -68,7 +76,7 @@ def _violations(join: RunningJoin[Any], i: int, batch: Batch) -> int:
 def _closed(spec: StreamSpec, batch: Batch, arrivals: Arrivals) -> int:
     """Keys that the stream said to be through with, in punctuations or by being unique."""
     said = 0 if batch.closings is None else batch.closings.keys.num_rows
-    return said + (int(arrivals.which.size) if any(isinstance(p, Unique) for p in spec.promises) else 0)
+    return said + (int(arrivals.which.size) if _is_unique(spec) else 0)
 
 
 def _hottest(spec: StreamSpec, arrivals: Arrivals) -> list[tuple[str, float]]:

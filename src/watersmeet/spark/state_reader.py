@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from watersmeet.errors import QueryError, StateError, StateMismatchError
+from watersmeet.errors import QueryError, StateCorruptError, StateError, StateMismatchError
 from watersmeet.joins.inventory import Part, parts
 from watersmeet.joins.reopening import kind_of, reopen
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
@@ -182,7 +183,7 @@ class State:
     def _ask(self, operator: Operator, read: Callable[..., Any], schema: Any) -> list[dict[str, Any]]:
         """What is to be told of every shard; those that hold no segment are asked here."""
         spark_schema = from_arrow_schema(schema)
-        found = collected(self._read(operator, read, spark_schema), f"the state in `{self.checkpoint}`")
+        found = collected(lambda: self._read(operator, read, spark_schema), f"the state in `{self.checkpoint}`")
         out = [row.asDict(recursive=True) for row in found]
         for shard, data in operator.headers.items():
             header = Header.unpack(data)
@@ -220,8 +221,8 @@ def read_state(spark: SparkSession, checkpoint: str | Path, *, batch: int | None
     happened since an earlier batch. `batch` is the number of a batch, by default the last one that is complete.
     """
     path = str(checkpoint)
-    found = collected(spark.read.format("state-metadata").option("path", path), f"`checkpoint` {path}")
-    ids = sorted({row["operatorId"] for row in found if row["operatorName"] == _OPERATOR})
+    found = collected(lambda: spark.read.format("state-metadata").load(path), f"`checkpoint` {path}")
+    ids = sorted({row["operatorId"] for row in found if _is_ours(row["operatorName"], row["operatorProperties"])})
     if not ids:
         held = ", ".join(sorted({row["operatorName"] for row in found})) or "none"
         raise StateMismatchError(
@@ -234,29 +235,31 @@ def read_state(spark: SparkSession, checkpoint: str | Path, *, batch: int | None
         raise StateError(
             f"`batch` is {chosen}; the last complete batch of {path} is {last}.", hint="give an earlier one, or none."
         )
-    operators = tuple(o for id in ids if (o := _operator(spark, path, id, chosen)) is not None)
-    if not operators:
-        raise StateMismatchError(
-            f"`checkpoint` {path} holds state of another program.",
-            hint="give the checkpoint of a query that was started with Watersmeet.",
-        )
-    return State(spark, path, chosen, operators)
+    return State(spark, path, chosen, tuple(_operator(spark, path, id, chosen) for id in ids))
 
 
-def _operator(spark: SparkSession, path: str, id: int, batch: int) -> Operator | None:
-    """The headers of an operator; None if it is not ours."""
-    try:
-        df = _variable(spark, path, id, "header", batch)
-        names = df.select("key.*").columns + df.select("value.*").columns
-    except PySparkException:
-        return None
-    if names != ["shard", "data"]:
-        return None
-    rows = collected(df.select("key.shard", "value.data"), f"batch {batch} of `checkpoint` {path}")
+def _is_ours(operator: str, properties: str) -> bool:
+    """Whether a stateful operator keeps what `folding.declare` says."""
+    if operator != _OPERATOR:
+        return False
+    names = [variable["stateName"] for variable in json.loads(properties).get("stateVariables", [])]
+    return sorted(names) == ["header", "segments"]
+
+
+def _operator(spark: SparkSession, path: str, id: int, batch: int) -> Operator:
+    """The headers of an operator."""
+    rows = collected(
+        lambda: _variable(spark, path, id, "header", batch).select("key.shard", "value.data"),
+        f"batch {batch} of `checkpoint` {path}",
+    )
     headers = {row["shard"]: bytes(row["data"]) for row in sorted(rows, key=lambda r: r["shard"])}
     for data in headers.values():
         Header.unpack(data)  # says what is wrong with it
-    return Operator(id, headers) if headers else None
+    if not headers:
+        raise StateCorruptError(
+            f"operator {id} of `checkpoint` {path} has no state in batch {batch}.", hint="give a later batch."
+        )
+    return Operator(id, headers)
 
 
 def _variable(spark: SparkSession, path: str, operator: int, name: str, batch: int) -> DataFrame:
@@ -264,14 +267,12 @@ def _variable(spark: SparkSession, path: str, operator: int, name: str, batch: i
     return reader.option("operatorId", operator).option("stateVarName", name).load()
 
 
-def collected(source: Any, what: str) -> Sequence[Any]:
-    """Rows of a DataFrame or of a reader; what goes wrong is told as an error of ours."""
+def collected(read: Callable[[], DataFrame], what: str) -> Sequence[Any]:
+    """Rows of a DataFrame that is yet to be made; what goes wrong is told as an error of ours."""
     try:
-        df = source if hasattr(source, "collect") else source.load()
-        rows: Sequence[Any] = df.collect()
+        return read().collect()
     except PySparkException as error:
         raise shard_reading.named(error, what) from error
-    return rows
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -25,11 +25,12 @@ from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch
 from watersmeet.spark.ordering import FixedOrder, FollowedOrder, order_of
 from watersmeet.state.statistics import SECOND, StreamStatistics
+from watersmeet.state.value_lists import ValueLists
 
 #: How much of what was stored in a batch counts in the next for how long a tuple stays.
 FADING = 0.8
 #: Figures of a shard of which the sum over all shards is that of the whole stream.
-SUMS = ("rate", "distinct", "window_tuples", "punctuation_rate")
+SUMS = ("rate", "distinct", "window_tuples", "punctuation_rate", "remembered")
 
 
 class Watch:
@@ -50,7 +51,7 @@ class Watch:
         p = self.figures()
         said: dict[str, Any] = {"figures": [_said(s) for s in p.streams]}
         advance = (max(s.newest for s in self.streams) - before[0]) / SECOND if before[1] else 0.0
-        said["predicted"] = self._predicted(replace(p, interval=advance or p.interval), advance)
+        said |= self._foretold(replace(p, interval=advance or p.interval), advance)
         self._stored(p)
         notes: dict[str, Any] = {}
         if self.order:
@@ -73,6 +74,9 @@ class Watch:
             return p
         each = []
         for i, (s, (stored, came)) in enumerate(zip(p.streams, self.stays, strict=True)):
+            lists = self.running.streams[i].lists
+            if isinstance(lists, ValueLists):
+                s = replace(s, remembered=float(lists.closings))
             seen = came and memory.closing_rate(p, i)
             each.append(replace(s, stay=stored / came) if seen else s)
         return replace(p, streams=tuple(each))
@@ -83,20 +87,27 @@ class Watch:
             stored = sum(len(state) for k, state in enumerate(self.running.streams) if k % n == i)
             stay[:] = [FADING * stay[0] + stored, FADING * stay[1] + s.rate]
 
-    def _predicted(self, p: Parameters, advance: float) -> dict[str, int]:
-        """What the models say of the state after this batch and, if it is known how long it was, of its work."""
+    def _foretold(self, p: Parameters, advance: float) -> dict[str, Any]:
+        """What the models say of the state after this batch and, if it is known how long it was, of its work.
+
+        `expected` are tuples and bytes of each stream; `predicted` is about all of them.
+        """
         order = self.running.order if isinstance(self.running, RunningMultiway) else None
         try:
             cost = cost_of_join(self.join, p, order)
         except QueryError:  # a model that knows nothing of such streams
-            return {}
+            return {"predicted": {}}
         told = {"stored": sum(cost.tuples), "state_bytes": cost.bytes}
         if advance:
             constants = here().of(name_of(self.join))
             work = cost.work.times(advance)
             told |= {"probed": work.looked_at, "results": work.results}
             told["join_us"] = (constants.price(work) + constants.batch) / 1000
-        return {name: round(value) for name, value in told.items() if math.isfinite(value)}
+        said: dict[str, Any] = {"predicted": {n: round(value) for n, value in told.items() if math.isfinite(value)}}
+        if all(map(math.isfinite, cost.tuples)):
+            each = zip(cost.tuples, p.streams, strict=True)
+            said["expected"] = [[round(tuples), round(tuples * s.row_bytes)] for tuples, s in each]
+        return said
 
 
 def watch(join: Join, running: RunningJoin[Any], *, ended: bool) -> Watch | None:
@@ -125,6 +136,7 @@ def merged(s: Statistics, shards: Sequence[dict[str, float]]) -> Statistics:
         distinct=max(sums["distinct"], 1.0),
         tuples=sums["window_tuples"],
         punctuation_rate=sums["punctuation_rate"],
+        remembered=sums["remembered"],
         row_bytes=max(f["row_bytes"] for f in shards),
         hottest=max(f.get("hottest", 0.0) * f["rate"] for f in shards) / rate if rate else 0.0,
         stay=sum(f["stay"] * f["rate"] for f in stays) / weight if weight else None,

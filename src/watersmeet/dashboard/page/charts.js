@@ -5,7 +5,7 @@ import { clock, draw, make, seconds } from "./format.js";
 const HEIGHT = 170, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
 
 export class Chart {
-  // about: {id, title, hint, format (of the axis), say (of the legend), layers, series: (batches) => [{name, colour, values, foretold}]}
+  // about: {id, title, hint, format (of the axis), say (of the legend), layers, firstMayLeave, series: (batches) => [{name, colour, values, foretold}]}
   constructor(about, onMove, onPick) {
     this.about = about;
     this.say = about.say ?? about.format;
@@ -40,12 +40,25 @@ export class Chart {
     const span = times.at(-1) || 1, room = width - LEFT - RIGHT;
     this.xs = times.map((t) => (times.length === 1 ? LEFT + room / 2 : LEFT + (t / span) * room));
     this.stacked = this.about.layers ? stack(this.series) : this.series.map((s) => s.values);
-    const top = nice(Math.max(0, ...this.stacked.flat().filter((v) => v != null)));
-    this.y = (v) => TOP + (1 - v / top.max) * (HEIGHT - TOP - BOTTOM);
+    const { largest, drawn } = this.most(), top = nice(drawn);
+    this.y = (v) => Math.max(TOP, TOP + (1 - v / top.max) * (HEIGHT - TOP - BOTTOM));
     this.axes(width, top, span);
     if (this.about.layers) this.layers(); else this.curves(room);
+    if (drawn < largest) {
+      const says = `↑ first batch ${this.about.format(largest)}`;
+      this.svg.append(draw("text", { class: "tick over", x: this.xs[0] + 6, y: TOP + 14 }, says));
+    }
     this.cursor = draw("g");
     this.svg.append(this.cursor);
+  }
+
+  // The largest value, and up to which one it is drawn: a first batch that is far above all others may leave the chart.
+  most() {
+    const larger = (a, b) => Math.max(a, b ?? 0);
+    const rest = this.stacked.map((values) => values.slice(1).reduce(larger, 0)).reduce(larger, 0);
+    const all = this.stacked.map((values) => values[0]).reduce(larger, rest);
+    const leaves = this.about.firstMayLeave && this.batches.length > 4 && all > 2 * rest;
+    return { largest: all, drawn: leaves ? 1.2 * rest : all };
   }
 
   axes(width, top, span) {

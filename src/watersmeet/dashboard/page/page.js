@@ -28,7 +28,7 @@ const spark = (b, ...parts) => parts.reduce((sum, part) => sum + (b.spark_ms[par
 const ours = (b) => Object.values(b.shard_ms).reduce((a, c) => a + c, 0);
 const commits = (b) => spark(b, "walCommit", "commitOffsets", "commitBatch");
 const SPLIT = [
-  ["join", "var(--s0)", (b) => (b.shard_ms.join ?? 0) + (b.shard_ms.order ?? 0)],
+  ["join", "var(--s0)", (b) => (b.shard_ms.join ?? 0) + (b.shard_ms.watch ?? 0)],
   ["read rows", "var(--s5)", (b) => b.shard_ms.decode ?? 0],
   ["load state", "var(--s3)", (b) => b.shard_ms.load ?? 0],
   ["save state", "var(--s2)", (b) => b.shard_ms.save ?? 0],
@@ -50,8 +50,8 @@ const CHARTS = [
   { id: "apart", title: "Late and violating rows", hint: "Not joined: behind the progress of their stream, or against its punctuations.", format: short, say: count, series: (batches) => [
     { name: "late", colour: "var(--s1)", values: batches.map((b) => b.late) }, { name: "violating", colour: "var(--s4)", values: batches.map((b) => b.violations) }] },
   { id: "lag", title: "Lag", hint: "Event time behind the foremost stream.", format: seconds, series: perStream((s) => s.lag) },
-  { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it.", format: millis, layers: true, series: split },
-  { id: "scrambling", title: "Scrambling factor", hint: "Positions that a row came behind its sorted place, at most, so far.", format: short, say: count, series: measured((s) => s.scrambling) },
+  { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it.", format: millis, layers: true, firstMayLeave: true, series: split },
+  { id: "scrambling", title: "Scrambling factor", hint: "Rows that a stream may come behind its sorted place, as the join goes by.", format: short, say: count, series: measured((s) => s.scrambling) },
   { id: "skew", title: "Skew", plain: true, format: (v) => (v == null ? "–" : String(Number(v.toFixed(2)))), series: (batches) => [{ name: "skew", colour: "var(--s0)", values: batches.map((b) => b.skew) }] },
 ];
 

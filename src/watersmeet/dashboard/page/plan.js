@@ -23,7 +23,7 @@ function resultOf(facts, batch) {
 }
 
 function joinOf(facts, batch, inner, last) {
-  const lines = [`${facts.algorithm} ${facts.how === "inner" ? "join" : `${facts.how} join`}`, `on ${facts.on.join(", ")}`];
+  const lines = [facts.algorithm, `${facts.how} join on ${facts.on.join(", ")}`];
   if (facts.groups) lines.push(`groups by ${facts.groups.by.join(", ")}`);
   lines.push(`${facts.shards} shard${facts.shards === 1 ? "" : "s"}`);
   if (batch && last) lines.push(`${count(batch.state.tuples)} tuples, ${bytes(batch.state.bytes)}`);

@@ -60,7 +60,7 @@ function bar(share, fill) {
 export function streams(batch) {
   const columns = {
     Stream: (s) => s.name, "Rows in": (s) => count(s.rows_in), "In state": (s) => count(s.stored),
-    Predicted: (s) => count(s.predicted), Size: (s) => bytes(s.bytes), "Open keys": (s) => count(s.keys),
+    Predicted: (s) => count(s.predicted), Size: (s) => bytes(s.bytes), Keys: (s) => count(s.keys),
     "Keys closed": (s) => count(s.closed), Late: (s) => count(s.late), Violating: (s) => count(s.violations),
     Behind: (s) => seconds(s.lag), Scrambling: (s) => count(s.scrambling), "Newest event (UTC)": (s) => stamp(s.newest),
   };

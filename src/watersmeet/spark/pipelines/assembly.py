@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -18,7 +19,7 @@ from watersmeet.spark.joining import join
 from watersmeet.spark.pipeline import Joined
 from watersmeet.spark.pipelines import packages
 from watersmeet.spark.pipelines.sinks import writer
-from watersmeet.spark.pipelines.sources import stream
+from watersmeet.spark.pipelines.sources import stream, window
 from watersmeet.spark.sql import sql
 from watersmeet.spark.write import write
 
@@ -34,7 +35,10 @@ def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     if told.memory is not None:
         settings["spark.driver.memory"] = told.memory
     settings.setdefault("spark.app.name", pipeline.name)
-    chosen = master or told.master or os.environ.get("MASTER") or "local[*]"
+    submitted = _submitted()
+    if "watersmeet" in submitted.get("spark.submit.pyFiles", ""):  # which the workers' daemon does not see
+        settings.setdefault("spark.python.daemon.module", "pyspark.daemon")
+    chosen = master or told.master or submitted.get("spark.master") or "local[*]"
     try:
         return sessions.session(master=chosen, shards=told.shards, **settings)
     except PySparkRuntimeError as error:
@@ -42,11 +46,18 @@ def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
             raise
         asked = settings.get("spark.jars.packages")
         raise SettingError(
-            "Spark did not start; what it says stands above."
-            + (f" It was to fetch {asked} from Maven, which needs a network." if asked else ""),
+            "Spark did not start." + (f" It was to fetch {asked} from Maven, which needs a network." if asked else ""),
             hint="`watersmeet doctor` says what is here"
             + ("; jars may also lie in Spark's own folder, or be named in settings, spark.jars." if asked else "."),
         ) from error
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, if it started this program."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def joined(pipeline: Pipeline, spark: SparkSession) -> Joined | Grouped:
@@ -56,6 +67,8 @@ def joined(pipeline: Pipeline, spark: SparkSession) -> Joined | Grouped:
         return sql(pipeline.query, **streams)
     told = dict(pipeline.join or {})
     chosen = [streams[name] for name in told.pop("streams", list(streams))]
+    if "window" in told:
+        told["window"] = window(told["window"])
     return join(*chosen, **told.pop("options", {}), **told)
 
 

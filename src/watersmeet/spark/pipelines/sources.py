@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import QueryError
+from watersmeet.model.windows import RowsWindow
 from watersmeet.pipelines.pipeline import Source
 from watersmeet.pipelines.words import FILES
 from watersmeet.spark import punctuations, streams
@@ -33,14 +34,20 @@ def stream(spark: SparkSession, source: Source) -> Stream:
     made = streams.stream(
         df,
         time=source.time,
-        window=streams.rows(**source.window) if isinstance(source.window, Mapping) else source.window,
+        window=window(source.window),
         delay=source.delay,
+        late_share=source.late_share,
         idle_after=source.idle_after,
         order_by=source.order_by,
         punctuation=[_punctuation(sign) for sign in signs],
         name=source.name,
     )
     return replace(made, hidden=hidden)
+
+
+def window(told: str | Mapping[str, Any] | None) -> str | RowsWindow | None:
+    """A window as a pipeline tells it."""
+    return streams.rows(**told) if isinstance(told, Mapping) else told
 
 
 def _rows(spark: SparkSession, source: Source) -> DataFrame:
