@@ -50,7 +50,10 @@ def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
 
 def run_one(query: str, contender: str, quick: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.nexmark_run", query, contender] + ["--quick"] * quick
-    outcome = measured(command, data.scratch("logs") / f"nexmark-{query}-{contender}.log")
+    log = data.scratch("logs") / f"nexmark-{query}-{contender}.log"
+    outcome = measured(command, log)
+    if "error" in outcome:
+        outcome = {"error": f"did not finish ({log.name} says why)"}
     return {"query": query, "contender": contender} | outcome
 
 

@@ -46,7 +46,7 @@ DOES = {
     ),
     "pathway": (
         "its log of the input, every 5 s; a restart computes anew",
-        "no: its cutoff needs streams that are read in step",
+        "no: asked without a cutoff, as the streams are not read in step",
         "any; results are corrected",
         "CSV",
     ),
