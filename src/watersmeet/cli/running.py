@@ -22,7 +22,7 @@ from watersmeet.pipelines.pipeline import Pipeline
 from watersmeet.pipelines.reader import read
 
 POLL = 1  # seconds between two looks at the query
-ATTEMPTS = 4
+ATTEMPTS = 8
 
 
 def check(file: Path) -> Exit:

@@ -170,7 +170,7 @@ def _unable(name: str, asked: Asked) -> str | None:
     for option in asked.options:
         if option not in known:
             return f"it has no option `{option}`"
-    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time and not asked.options:
+    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time and not asked.options and not asked.one_by_one:
         return "two streams have joins of their own"
     if query.how != "inner" and name not in ("pjoin", "pwjoin"):
         return f"it computes inner joins, not {query.how} ones"
@@ -180,9 +180,9 @@ def _unable(name: str, asked: Asked) -> str | None:
         return f"it does not hear the promises of {' and '.join(asked.promising)}"
     if asked.unbounded and name in DEAF:
         return f"without a window it would keep {', '.join(asked.unbounded)} for ever"
-    if name == "windowed_hash":
+    if name == "windowed_hash" and not asked.one_by_one:
         return "its number of buckets is for you to give"
-    if name in ONE_BY_ONE and asked.parameters.interval:
+    if name in ONE_BY_ONE and asked.parameters.interval and not asked.one_by_one:
         return "it takes tuples one by one, and here they come in batches"
     if name == "general_lazy" and not asked.parameters.interval:
         return "it takes tuples by the batch, and here they come one by one"
