@@ -14,20 +14,6 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-JOBS = ("faults", "endless", "fuzz", "report")
-
-
-def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0].startswith("-"):
-        arguments = ["faults", *arguments]  # what `./run soak` does
-    parser = argparse.ArgumentParser(prog="python -m soak", description=(__doc__ or "").splitlines()[0])
-    jobs = parser.add_subparsers(dest="job", required=True)
-    for name in JOBS:
-        job = jobs.add_parser(name)
-        globals()[f"_{name}_options"](job)
-    options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through every `with`: nothing stays behind
-    return int(globals()[f"_{options.job}"](options))
 
 
 def _faults_options(job: argparse.ArgumentParser) -> None:
@@ -101,6 +87,27 @@ def _report(options: argparse.Namespace) -> int:
 
     report.write()
     return 0
+
+
+#: What can be asked for: the options it takes, and what it does.
+JOBS = {
+    "faults": (_faults_options, _faults),
+    "endless": (_endless_options, _endless),
+    "fuzz": (_fuzz_options, _fuzz),
+    "report": (_report_options, _report),
+}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        arguments = ["faults", *arguments]  # what `./run soak` does
+    parser = argparse.ArgumentParser(prog="python -m soak", description=(__doc__ or "").splitlines()[0])
+    jobs = parser.add_subparsers(dest="job", required=True)
+    for name, (add_options, _) in JOBS.items():
+        add_options(jobs.add_parser(name))
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through every `with`: nothing stays behind
+    return JOBS[options.job][1](options)
 
 
 if __name__ == "__main__":

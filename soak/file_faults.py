@@ -134,6 +134,10 @@ def _fill(filler: Path) -> None:
 
 
 def _reason(error: str) -> str:
+    """Why the query stopped, in a line."""
+    full = "No space left on device"
+    if full in error:
+        return full
     lines = [line for line in error.splitlines() if "Error" in line or "Exception" in line or "space" in line]
     return (lines or error.splitlines() or ["?"])[-1][:160]
 

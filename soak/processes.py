@@ -166,7 +166,8 @@ class Driver:
         """kill -9 of the driver, both halves of it; what it had started ends with it."""
         everyone = family(self.process.pid)
         kill(*[p for p in everyone if p.name() == "java"])
-        kill(psutil.Process(self.process.pid)) if self.alive() else None
+        if self.alive():
+            self.process.kill()
         self.process.wait()
         self.traps.clear()
         try:

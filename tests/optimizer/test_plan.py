@@ -96,6 +96,12 @@ def test_without_windows_someone_must_close_keys() -> None:
     assert why(plan)["hash"] == "without a window it would keep b for ever"
 
 
+def test_a_join_that_goes_by_the_keys_does_not_grow() -> None:
+    q = query(None, None)
+    assert make_plan(q, figures(q), algorithm="wo_join").warnings == ()
+    assert len(make_plan(q, figures(q), algorithm="general_lazy").warnings) >= 2
+
+
 def test_what_grows_and_was_counted_is_told_as_counted() -> None:
     q = query(10, None)
     plan = make_plan(q, figures(q, b={"tuples": 700.0}))

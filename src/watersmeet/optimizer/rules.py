@@ -137,11 +137,12 @@ def warn(plan: Plan, asked: Asked) -> Plan:
     p = asked.parameters
     for i, spec in enumerate(asked.query.streams):
         closes = all(o.punctuation_rate for o in p.others(i))
-        if spec.name in asked.unbounded and (not closes or plan.algorithm in DEAF):
+        grows = spec.name in asked.unbounded and plan.algorithm != "wo_join"  # that one goes by the keys themselves
+        if grows and (not closes or plan.algorithm in DEAF):
             others = " and ".join(o.name for o in p.others(i))
-            grows = f"{spec.name} has no window and {others} closes no keys: it grows"
+            what = f"{spec.name} has no window and {others} closes no keys: it grows"
             when = f"after {p.elapsed:.0f} s" if math.isfinite(p.elapsed) else "now"
-            warnings += (f"{grows}; told as it is {when}",)
+            warnings += (f"{what}; told as it is {when}",)
     for s in p.streams:
         if s.hottest * plan.shards > 1 and plan.shards > 1:
             warnings += (f"{s.hottest:.0%} of {s.name} have one key, and so one of {plan.shards} shards",)

@@ -25,7 +25,7 @@ export const millis = (ms) => (ms == null ? "–" : ms >= 1000 ? `${trim(ms / 10
 export const seconds = (s) => {
   if (s == null) return "–";
   if (s >= 5400) return `${trim(s / 3600)} h`;
-  return s >= 90 ? `${trim(s / 60)} min` : s >= 1 || s === 0 ? `${trim(s)} s` : `${trim(s * 1000)} ms`;
+  return s >= 90 || s === 60 ? `${trim(s / 60)} min` : s >= 1 || s === 0 ? `${trim(s)} s` : `${trim(s * 1000)} ms`;
 };
 
 export const percent = (share) => `${(share * 100).toFixed(share >= 0.1 ? 0 : share >= 0.01 ? 1 : 2)} %`;
