@@ -50,7 +50,10 @@ def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
 
 def run_one(query: str, contender: str, quick: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.nexmark_run", query, contender] + ["--quick"] * quick
-    outcome = measured(command, data.scratch("logs") / f"nexmark-{query}-{contender}.log")
+    log = data.scratch("logs") / f"nexmark-{query}-{contender}.log"
+    outcome = measured(command, log)
+    if "error" in outcome:
+        outcome = {"error": f"did not finish ({log.name} says why)"}
     return {"query": query, "contender": contender} | outcome
 
 
@@ -82,8 +85,9 @@ def query_table(name: str, case: dict[str, Any]) -> Table:
     ours = next(run for run in case["runs"] if run["contender"] == cases.WATERSMEET)
     rows = [_row(run, ours) for run in case["runs"]]
     failures = [f"{run['contender']} failed: {run['error']}." for run in case["runs"] if "error" in run]
-    lacks = f"What Spark's own join lacks here: {QUERIES[name].native_lacks.lower()}."
-    return Table(name, " ".join([f"{case['about'].capitalize()}.", lacks, *failures]), COLUMNS, rows)
+    about = f"{case['about'][:1].upper()}{case['about'][1:]}."
+    lacks = f"Spark's own join. {QUERIES[name].native_lacks}."
+    return Table(name, " ".join([about, lacks, *failures]), COLUMNS, rows)
 
 
 def _row(run: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:

@@ -196,7 +196,7 @@ QUERIES = {
             f"people who register and put something up within the same {TUMBLING_SECONDS} seconds",
             q8_ours,
             q8_native,
-            "Nothing",
+            "It can say all of it",
             "SELECT DISTINCT person_id, name, epoch_us(registered_at) // 10000000 * 10 AS starts "
             "FROM persons JOIN auctions ON person_id = seller "
             "AND epoch_us(registered_at) // 10000000 = epoch_us(opened_at) // 10000000",

@@ -27,7 +27,7 @@ DOES = {
         "Parquet",
     ),
     "spark-memory": (
-        "every batch, in-memory state store with changelogs",
+        "every batch, in-memory state store with delta files",
         "yes, watermark, all of it in memory",
         "watermark; late rows are dropped and counted",
         "Parquet",
@@ -35,18 +35,18 @@ DOES = {
     "flink-rocksdb": (
         "checkpoints every 5 s, incremental",
         "yes, watermark",
-        "watermark; late rows are dropped and counted",
+        "watermark; late rows are dropped",
         "CSV",
     ),
     "flink-heap": (
         "checkpoints every 5 s, of all state",
         "yes, watermark, all of it in memory",
-        "watermark; late rows are dropped and counted",
+        "watermark; late rows are dropped",
         "CSV",
     ),
     "pathway": (
         "its log of the input, every 5 s; a restart computes anew",
-        "no: its cutoff needs streams that are read in step",
+        "no: asked without a cutoff, as the streams are not read in step",
         "any; results are corrected",
         "CSV",
     ),

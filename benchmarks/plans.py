@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from watersmeet.cost.figures import LIST_BYTES, assumed
+from watersmeet.cost.calibration import work_of
+from watersmeet.cost.figures import assumed
 from watersmeet.cost.machine import DEFAULT, Machine
 from watersmeet.cost.parameters import KEY_BYTES, Order, Parameters
 from watersmeet.cost.work import Work
@@ -90,11 +91,13 @@ def contenders(streams: Steady) -> list[Contender]:
     ]
 
 
-def chosen(made: Plan, n: int) -> Contender:
+def chosen(made: Plan, n: int, keys: float) -> Contender:
     """A plan of the optimiser as something that runs; an order that all arrivals follow is told as one."""
     options: dict[str, Any] = {}
     if made.algorithm == "hybrid":
         options["index"] = tuple("abcdefgh"[i] for i, kind in enumerate(made.indexes) if kind == "hash")
+    if made.algorithm == "windowed_hash":
+        options |= {"buckets": max(1, round(keys)), "invalidation": made.invalidation}
     if n > 2:
         single = next((o for o in permutations(range(n)) if one_order_of(o) == made.orders), None)
         whole = tuple((i, *order) for i, order in enumerate(made.orders))
@@ -122,12 +125,11 @@ def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> 
         began = time.process_time()
         for _ in join.step(batches):
             pass
+        seconds += time.process_time() - began
+        work += work_of(contender.algorithm, join, batches, scans=contender.scans)  # the log forgets the batch
+        began = time.process_time()
         header = log.commit(join, header, store)
         seconds += time.process_time() - began
-        entered = sum((LIST_BYTES + a.rows.nbytes / max(1, a.rows.num_rows)) * a.stored.size for a in join.arrivals)
-        said = sum(b.closings.keys.num_rows for b in batches if b.closings is not None)
-        counted = Work.counted(join.counters.as_dict(), scans=contender.scans, closings=said)
-        work += counted + Work(bytes=float(entered))
         stored.append(join.counters.stored)
         remembered = sum(s.lists.closings for s in join.streams if isinstance(s.lists, ValueLists))
         size.append(sum(s.bytes for s in join.streams) - remembered * KEY_BYTES)
@@ -187,10 +189,10 @@ def judge(streams: Steady, machine: Machine, repetitions: int) -> Iterator[dict[
     n = len(streams.rates)
     p = figures(streams, steps[: SECONDS // 3])
     plans = {
-        "counters": make_plan(streams.query, p, machine=DEFAULT),
-        "time": make_plan(streams.query, p, machine=machine),
+        "counters": make_plan(streams.query, p, machine=DEFAULT, one_by_one=True),
+        "time": make_plan(streams.query, p, machine=machine, one_by_one=True),
     }
-    taken = {by: chosen(made, n) for by, made in plans.items()}
+    taken = {by: chosen(made, n, max(s.distinct for s in p.streams)) for by, made in plans.items()}
     tried = contenders(streams)
     tried += [c for c in dict.fromkeys(taken.values()) if c not in tried]
     by_rule = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,10 @@ def save(path: Path, size: tuple[float, float], draw: Callable[[Figure, Any], No
     with rc_context(SETTINGS):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure, found)
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        drawn = StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    # a hundredth of a point is finer than anybody sees, and half the size
+    path.write_text(re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", drawn.getvalue()))
 
 
 def line(axes: Axes, x: Sequence[float], y: Sequence[float], style: int, label: str, **more: Any) -> None:

@@ -63,8 +63,12 @@ def contend(run: Run, streams: Mapping[str, tuple[str, Iterable[pa.Table]]], con
     return {"counts": counts, "times": times}
 
 
-def run_query(df: Any, checkpoint: Path) -> list[dict[str, Any]]:
-    """What a query says of every batch with input, until all of it is used up."""
+def run_query(df: Any, checkpoint: Path, attempts: int = 3) -> list[dict[str, Any]]:
+    """What a query says of every batch with input, until all of it is used up.
+
+    On a busy machine Spark may give up waiting for its first Python worker; then it is started again.
+    """
+    from pyspark.errors import StreamingQueryException
     from pyspark.sql import functions as sf
 
     counted = df.observe("experiment", sf.count(sf.lit(1)).alias("results"))
@@ -72,6 +76,10 @@ def run_query(df: Any, checkpoint: Path) -> list[dict[str, Any]]:
     try:
         query.processAllAvailable()
         return [json.loads(p.json) for p in query.recentProgress if p.numInputRows > 0]
+    except StreamingQueryException:
+        if attempts == 1 or query.recentProgress:
+            raise
+        return run_query(df, checkpoint, attempts - 1)
     finally:
         query.stop()
 

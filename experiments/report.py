@@ -47,7 +47,7 @@ def judge(results: Results) -> list[Judged]:
 
 
 def write(folder: Path, results: Results, readme: Path | None = None) -> list[Judged]:
-    """Figures, `report.md` and `one-page.html` in a folder; the claims table of the README, too, if it is given."""
+    """Figures, `report.md` and `one-page.html` in a folder; and, of full runs, the claims in the README."""
     judged = judge(results)
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
@@ -57,8 +57,9 @@ def write(folder: Path, results: Results, readme: Path | None = None) -> list[Ju
     text = markdown(judged)
     (folder / "report.md").write_text(text)
     (folder / "one-page.html").write_text(page.html_of(text, TITLE, folder))
-    if readme is not None:
-        fill(readme, judged)
+    full = [j for j in judged if not j.result["quick"]]
+    if readme is not None and full:
+        fill(readme, full)
     return judged
 
 
@@ -78,7 +79,8 @@ def markdown(judged: Sequence[Judged]) -> str:
     missing = [id for id in EXPERIMENTS if id not in {j.experiment.id for j in judged}]
     parts = [f"# {TITLE}", ABOUT, f"{held} of {every} claims hold."]
     if any(j.result["quick"] for j in judged):
-        parts.append("**Some of these runs are quick ones, of a fraction of the size described.**")
+        quick = "Some of these runs are quick ones, of a fraction of the size described"
+        parts.append(f"**{quick}: they show that everything runs, not how fast.**")
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.")
     parts += [_measured_on(judged), "## Claims", table(_claims(judged))]
@@ -125,10 +127,13 @@ def section(j: Judged) -> str:
         f"*Set-up.* {e.setup}",
     ]
     parts.append("\n".join(f"- {word(v)}: {claim.text}. Found: {v.numbers}." for claim, v in j.verdicts))
-    reasons = dict.fromkeys(claim.otherwise or UNEXPLAINED for claim, v in j.verdicts if not v.holds)
+    reasons: dict[str, list[str]] = {}
+    for claim, v in j.verdicts:
+        if not v.holds:
+            reasons.setdefault(claim.otherwise or UNEXPLAINED, []).append(claim.text)
     if e.tables is not None:
         parts.append(table(e.tables(dict(j.result["found"]))))
-    parts += [f"*Why it does not hold here.* {reason}" for reason in reasons]
+    parts += [f"*Why not “{'”, “'.join(texts)}”.* {reason}" for reason, texts in reasons.items()]
     if e.differs:
         parts.append(f"*Where we differ.* {e.differs}")
     parts.append(

@@ -234,7 +234,11 @@ WINDOW_JOINS = (
         claims=(
             Claim("tuples looked at ∝ 1/buckets until buckets = distinct keys, then flat", check_56_work),
             Claim("time ∝ 1/buckets until buckets = distinct keys", check_56, FOUND_PAIRS),
-            Claim("then flat", check_56_flat),
+            Claim(
+                "then flat",
+                check_56_flat,
+                "Buckets beyond the number of keys stay empty, and spread those in use over more memory.",
+            ),
             Claim(
                 "equation 2, buckets counted up to the keys, predicts the time (median error < 25 %)", check_56_equation
             ),

@@ -1,7 +1,7 @@
 """Pathway's interval join, both streams read from CSV as they come, with its persistence every five seconds.
 
-Streams have no end, so the run ends with the last expected result. Nothing is forgotten: its `cutoff` goes by the
-largest time that either stream has shown, and files of two streams are not read in step.
+Streams have no end, so the run ends with the last expected result. Nothing is forgotten: a cutoff would go by the
+newest rows, and it reads one stream far ahead of the other, in few large steps.
 """
 
 import os

@@ -32,7 +32,7 @@ def test_the_core_over_spark_connect() -> None:
         "PYSPARK_PYTHON": sys.executable,
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE],
+        [sys.executable, "-m", "pytest", "-q", *CORE],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -10,7 +10,7 @@ from watersmeet.cost.work import Constants, Work
 
 A = Statistics("a", rate=4, window=30, distinct=100, buckets=20)
 B = Statistics("b", rate=10, window=60, distinct=100, buckets=20)
-NOTHING = Constants(*[0.0] * 11)
+NOTHING = Constants(*[0.0] * 12)
 
 
 def test_nested_loops_is_equation_1() -> None:

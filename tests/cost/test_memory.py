@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,8 @@ def test_steady_state_by_hand() -> None:
     assert steady_state(forever, 0.5) == 100 * 100
     assert purged_share(Parameters((A, forever)), 1) == 1
     assert purged_share(Parameters((forever, A)), 1) == 0
+    now = Parameters((replace(A, window=0.0, stay=0.0), replace(B, delay=0.0)))
+    assert purged_share(now, 0) == 0  # of an instant nothing is left to purge
 
 
 def test_equation_1_needs_to_know_the_keys_and_the_time() -> None:

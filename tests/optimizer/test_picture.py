@@ -9,11 +9,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.optimizer.test_plan import figures, query
+from watersmeet.cost.machine import Machine
 from watersmeet.cost.parameters import Parameters
 from watersmeet.optimizer.picture import picture
 from watersmeet.optimizer.planner import make_plan
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans priced alike, whatever the joins take on a machine."""
+    monkeypatch.setattr("watersmeet.cost.machine.DEFAULT", Machine())
 
 
 def texts(drawn: str) -> list[str]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.cost.figures import assumed, measured, row_bytes
+from watersmeet.cost.machine import Machine
 from watersmeet.cost.models import COST_MODELS
 from watersmeet.cost.parameters import Parameters
 from watersmeet.cost.work import Constants
@@ -25,6 +26,12 @@ from watersmeet.optimizer.plan import Plan
 from watersmeet.optimizer.planner import RULES, make_plan
 from watersmeet.state.statistics import SECOND, StreamStatistics
 from watersmeet.workload.punctuated import stream_spec
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans priced alike, whatever the joins take on a machine."""
+    monkeypatch.setattr("watersmeet.cost.machine.DEFAULT", Machine())
 
 
 def query(*windows: float | None, how: str = "inner", **promises: Any) -> JoinQuery:
@@ -87,6 +94,12 @@ def test_without_windows_someone_must_close_keys() -> None:
     assert plan.warnings == ("b has no window and a closes no keys: it grows; told as it is after 3600 s",)
     assert plan.tuples[1] == 3600 * 1000
     assert why(plan)["hash"] == "without a window it would keep b for ever"
+
+
+def test_a_join_that_goes_by_the_keys_does_not_grow() -> None:
+    q = query(None, None)
+    assert make_plan(q, figures(q), algorithm="wo_join").warnings == ()
+    assert len(make_plan(q, figures(q), algorithm="general_lazy").warnings) >= 2
 
 
 def test_what_grows_and_was_counted_is_told_as_counted() -> None:
@@ -215,6 +228,28 @@ def test_the_naive_join_is_priced_in_the_best_order_for_all() -> None:
     p = replace(figures(q, a={"rate": 5000.0}, c={"rate": 100.0}), interval=0.0)
     naive = next(a for a in make_plan(q, p).rejected if a.algorithm == "naive_multiway")
     assert naive.cpu == COST_MODELS["naive_multiway"](replace(p, orders=((2, 1, 0),) * 3)).cpu(Constants())
+
+
+def test_joins_that_take_tuples_one_by_one_are_for_who_allows_them() -> None:
+    """Few tuples over windows as small: what a batch costs as such decides."""
+    q = query(10, 10)
+    p = figures(q, a={"rate": 2.0, "distinct": 10.0}, b={"rate": 2.0, "distinct": 10.0})
+    quick = Machine(families={"hash": Constants(batch=5e6), "nested_loop": Constants(batch=1e5)})
+    assert make_plan(q, p, machine=quick).algorithm == "hash"
+    allowed = make_plan(q, p, machine=quick, one_by_one=True)
+    assert allowed.algorithm == "nested_loop"
+    assert "general_lazy" not in {a.algorithm for a in allowed.rejected if "joins of their own" in a.why}
+
+
+def test_options_and_promises_that_a_join_must_know() -> None:
+    q = query(10, 10)
+    plan = make_plan(q, figures(q), options=("every",))
+    assert plan.algorithm == "general_lazy"
+    assert why(plan)["hash"] == "it has no option `every`"
+    assert make_plan(q, figures(q), promising=["b"]).algorithm == "pwjoin"
+    rows = replace(q, streams=(q.streams[0], replace(q.streams[1], window=RowsWindow(5))))
+    assert make_plan(rows).algorithm == "general_lazy"
+    assert why(make_plan(rows))["pwjoin"] == "it knows windows of time alone"
 
 
 def test_two_streams_keep_to_the_joins_of_two() -> None:

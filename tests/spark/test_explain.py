@@ -113,7 +113,7 @@ def test_a_static_join_is_run_and_sampled(streams: Streams) -> None:
     sampled = joined.explain(statistics="sample")
     assert [s["figures"]["rate"] for s in sampled.to_dict()["streams"]] == pytest.approx(LOAD.rates, rel=0.15)
     assert "figures: sampled from 100,000 rows of a stream at most" in str(sampled)
-    groups = joined.group_by("key").agg(n=wm.count()).explain(analyze=True).to_dict()
+    groups = joined.group_by("key").agg(n=wm.count(), emit="update").explain(analyze=True).to_dict()
     assert groups["measured"]["groups"] == joined.df.select("key").distinct().count()
     one = streams.joined().explain(statistics={"a": streams.feeds[0].static()})
     assert one.to_dict()["streams"][0]["figures"]["rate"] == pytest.approx(400, rel=0.15)

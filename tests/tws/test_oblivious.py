@@ -30,6 +30,7 @@ from watersmeet.spark.placement import shard_ids
 from watersmeet.spark.processor import RESULT, STATS
 from watersmeet.state import disorder
 from watersmeet.state.log import MemoryStore
+from watersmeet.state.shards import Home
 
 pytestmark = pytest.mark.tws
 
@@ -200,8 +201,6 @@ def test_a_shard_without_rows_forgets_with_the_others() -> None:
 
 
 def _shard_of(key: int, shards: int) -> int:
-    from watersmeet.spark.packing import Home
-
     return next(s for s in range(shards) if Home(s, shards)(np.array([key]))[0])
 
 

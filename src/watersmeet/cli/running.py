@@ -22,7 +22,7 @@ from watersmeet.pipelines.pipeline import Pipeline
 from watersmeet.pipelines.reader import read
 
 POLL = 1  # seconds between two looks at the query
-ATTEMPTS = 4
+ATTEMPTS = 8
 
 
 def check(file: Path) -> Exit:
@@ -48,6 +48,8 @@ class Watched:
             return nullcontext()
         import watersmeet as wm
 
+        if self.events is not None:
+            self.events.parent.mkdir(parents=True, exist_ok=True)
         monitor = wm.monitor(asked, events=self.events, ui=self.ui, prometheus=self.prometheus)
         for what, url in (("live page", monitor.url), ("metrics", monitor.metrics_url)):
             if url is not None:

@@ -26,7 +26,7 @@ def aside() -> Iterator[Path | None]:
     except Exception as error:
         error.add_note(f"Spark's own log: {name}")
         raise
-    os.unlink(name)
+    Path(name).unlink(missing_ok=True)  # who tidies the temporary folder meanwhile does no harm
 
 
 @contextmanager

@@ -19,11 +19,9 @@ log = logging.getLogger("watersmeet")
 #: Where the constants are kept instead of the user's cache folder; empty: nowhere, the defaults hold.
 VARIABLE = "WATERSMEET_CONSTANTS"
 
-#: Joins that run the same loops, and so have the same constants. Those of the first are fitted to batches that are
-#: evaluated as one, the others take tuples one by one or hear punctuations.
+#: Joins that run the same loops, and so have the same constants.
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "hash": ("hash",),
-    "pwjoin": ("pwjoin", "pjoin"),
+    "hash": ("hash", "pwjoin", "pjoin"),
     "general_lazy": ("general_lazy", "wo_join"),
     "eager": ("eager", "lazy", "hybrid", "naive_multiway"),
     "nested_loop": ("nested_loop", "windowed_hash"),
@@ -51,8 +49,15 @@ class Machine:
         return cls(families={name: Constants.of(c) for name, c in known.items() if name in FAMILIES}, fitted=True)
 
 
-#: Rounded from a fit (`cost.calibration`) on two cores of an AMD EPYC; see docs/cost.md.
-DEFAULT = Machine()
+#: Rounded from a fit (`cost.calibration`) on a busy machine. What an event costs may stand at one that comes with it.
+DEFAULT = Machine(
+    families={
+        "hash": Constants(93, 93, 10, 1, 10, 93, 1, 92, 70, 1.5, 0, 1.3e6),
+        "general_lazy": Constants(0, 420, 0, 1, 77, 0, 1, 100, 70, 0, 80_000, 2.2e6),
+        "eager": Constants(0, 1_900, 0, 260, 170, 0, 1, 0, 70, 0, 0, 2.0e6),
+        "nested_loop": Constants(250, 250, 15, 0.8, 240, 250, 120, 200, 70, 3.9, 0, 1.1e6),
+    }
+)
 
 
 def place() -> Path | None:

@@ -91,6 +91,8 @@ def purged_share(p: Parameters, i: int) -> float:
     Where tuples were seen to stay S of R seconds, x in place of λp R / v solves ``(1 − e^{−x}) / x = S / R``.
     """
     s, closing = p.streams[i], closing_rate(p, i)
+    if not retention(p, i):
+        return 0.0  # the window ends with the instant: nobody is faster
     if s.stay is not None:
         return -math.expm1(-_hazard(s.stay / retention(p, i)))
     if not closing:

@@ -72,7 +72,9 @@ def general_lazy(p: Parameters) -> Cost:
             hint="give the seconds between two evaluations, or take `eager`.",
         )
     orders = [_with_origin(order, i) for i, order in enumerate(_orders(p))]
-    return _many(p, lambda q: multiway.general_lazy(q, orders))
+    n = len(p.streams)
+    levels = Work(levels=n * (n - 1) / p.interval)
+    return _many(p, lambda q: multiway.general_lazy(q, orders) + levels)
 
 
 def wo_join(p: Parameters) -> Cost:

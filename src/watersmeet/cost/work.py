@@ -21,6 +21,7 @@ class Work:
     invalidated: float = 0.0
     purged: float = 0.0  # tuples that left because their key was closed
     bytes: float = 0.0  # of rows that enter the state, and so its log
+    levels: float = 0.0  # loops inside loops of a batch that is evaluated as one, however few its rows are
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -51,7 +52,7 @@ class Work:
 class Constants:
     """Nanoseconds of each event of `Work`, and of a batch as such.
 
-    The defaults are rounded from a fit (`cost.calibrate`) to the hash join on two busy cores; see docs/cost.md.
+    The defaults are of no join in particular; `machine.DEFAULT` has those of each family.
     """
 
     rows_in: float = 150.0
@@ -64,6 +65,7 @@ class Constants:
     invalidated: float = 25.0
     purged: float = 70.0
     bytes: float = 1.0
+    levels: float = 0.0
     batch: float = 1_000_000.0
 
     def price(self, work: Work) -> float:

@@ -23,6 +23,7 @@ class Asked:
     machine: Machine
     algorithm: str | None  # asked for by name: it is taken, and shown as such
     options: tuple[str, ...] = ()  # that the algorithm must have
+    one_by_one: bool = False  # whether a join may take the tuples of a batch one by one
     told: tuple[str, ...] = ()  # streams that are known to bring punctuations
 
     def cpu(self, algorithm: str, cost: Cost) -> float:

@@ -53,17 +53,19 @@ def make_plan(
     algorithm: str | None = None,
     options: Sequence[str] = (),
     promising: Sequence[str] = (),
+    one_by_one: bool = False,
 ) -> Plan:
     """The plan for a query; the same for the same input. Without `parameters` figures are assumed, and it says so.
 
     `memory` is in bytes. `machine` is this one by default, with the constants fitted here or the defaults. `algorithm`
     is taken whatever it costs. `options` are names of options that the algorithm must have, `promising` names of
-    streams whose punctuations it must hear, beside those that the query and the figures know of.
+    streams whose punctuations it must hear, beside those that the query and the figures know of. Joins that take the
+    tuples of a batch one by one, and those for experiments, are candidates with `one_by_one` only: batches may grow.
     """
     if algorithm is not None and algorithm not in JOINS:
         raise QueryError(f'`algorithm` is "{algorithm}"; known are {", ".join(JOINS)}.')
     p = within_horizon(parameters or assumed(query))
-    asked = Asked(query, p, memory, cores, machine or here(), algorithm, tuple(options), tuple(promising))
+    asked = Asked(query, p, memory, cores, machine or here(), algorithm, tuple(options), one_by_one, tuple(promising))
     plan = Plan() if parameters else Plan(warnings=("nothing is measured yet: rates and keys are assumed",))
     for rule in RULES:
         plan = rule(plan, asked)

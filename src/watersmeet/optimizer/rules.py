@@ -137,11 +137,12 @@ def warn(plan: Plan, asked: Asked) -> Plan:
     p = asked.parameters
     for i, spec in enumerate(asked.query.streams):
         closes = all(o.punctuation_rate for o in p.others(i))
-        if spec.name in asked.unbounded and (not closes or plan.algorithm in DEAF):
+        grows = spec.name in asked.unbounded and plan.algorithm != "wo_join"  # that one goes by the keys themselves
+        if grows and (not closes or plan.algorithm in DEAF):
             others = " and ".join(o.name for o in p.others(i))
-            grows = f"{spec.name} has no window and {others} closes no keys: it grows"
+            what = f"{spec.name} has no window and {others} closes no keys: it grows"
             when = f"after {p.elapsed:.0f} s" if math.isfinite(p.elapsed) else "now"
-            warnings += (f"{grows}; told as it is {when}",)
+            warnings += (f"{what}; told as it is {when}",)
     for s in p.streams:
         if s.hottest * plan.shards > 1 and plan.shards > 1:
             warnings += (f"{s.hottest:.0%} of {s.name} have one key, and so one of {plan.shards} shards",)
@@ -169,7 +170,7 @@ def _unable(name: str, asked: Asked) -> str | None:
     for option in asked.options:
         if option not in known:
             return f"it has no option `{option}`"
-    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time and not asked.options:
+    if name not in OF_TWO and len(query.streams) == 2 and asked.by_time and not asked.options and not asked.one_by_one:
         return "two streams have joins of their own"
     if query.how != "inner" and name not in ("pjoin", "pwjoin"):
         return f"it computes inner joins, not {query.how} ones"
@@ -179,9 +180,9 @@ def _unable(name: str, asked: Asked) -> str | None:
         return f"it does not hear the promises of {' and '.join(asked.promising)}"
     if asked.unbounded and name in DEAF:
         return f"without a window it would keep {', '.join(asked.unbounded)} for ever"
-    if name == "windowed_hash":
+    if name == "windowed_hash" and not asked.one_by_one:
         return "its number of buckets is for you to give"
-    if name in ONE_BY_ONE and asked.parameters.interval:
+    if name in ONE_BY_ONE and asked.parameters.interval and not asked.one_by_one:
         return "it takes tuples one by one, and here they come in batches"
     if name == "general_lazy" and not asked.parameters.interval:
         return "it takes tuples by the batch, and here they come one by one"

@@ -42,7 +42,7 @@ class Analysis:
         last = self.batches[-1]
         work = ("rows_in", "late", "violations", "lookups", "probed", "results", "inserted", "invalidated", "purged")
         sums = {name: sum(b.get(name, 0) for b in self.batches) for name in (*work, "groups", "join_us", "save_us")}
-        state = {name: last[name] for name in ("stored", "state_bytes", "open_groups")}
+        state = {name: last.get(name, 0) for name in ("stored", "state_bytes", "open_groups")}
         facts: dict[str, Any] = {"batches": len(self.batches), **sums, **state}
         facts["idle"] = sum(bool(b["idle"]) for b in self.batches)
         # work of a batch is foretold when it is known how long it was, so only those batches are compared
@@ -51,7 +51,7 @@ class Analysis:
         compared = {}
         for name in ("probed", "results", "join_us") if told else ():
             predicted[name] = sum(b["predicted"][name] for b in told)
-            compared[name] = sum(b[name] for b in told)
+            compared[name] = sum(b.get(name, 0) for b in told)
         return facts | {"predicted": predicted, "compared": compared}
 
 

@@ -50,8 +50,11 @@ def refuse_options(memory: str | int | None, strategy: str | None, options: dict
 
 
 def without_time(s: Stream) -> Stream:
-    """The stream with no row late by its time, unless it was given a delay, by which it is then."""
-    return s if s.delay else replace(s, delay=FOREVER)
+    """The stream with no row late by its time, unless it was given a delay, by which it is then.
+
+    What another join tells has its progress from that, and nothing of it is late.
+    """
+    return s if s.delay or s.upstream is not None else replace(s, delay=FOREVER)
 
 
 def refuse_tree(streams: Sequence[Stream]) -> None:

@@ -129,7 +129,7 @@ def _sampled(joined: Joined, i: int, df: DataFrame) -> StreamStatistics:
     which = np.flatnonzero(keys.valid & (times != NO_TIME))
     found = StreamStatistics(spec.window.reach, spec.delay)
     order = which[np.argsort(times[which], kind="stable")]
-    width = sum(f.type.bit_width / 8 if _fixed(f.type) else 32 for f in to_arrow_schema(df.schema))
+    width = sum(f.type.bit_width / 8 if _fixed(f.type) else 32 for f in to_arrow_schema(df.schema, timezone="UTC"))
     for part in np.array_split(order, 64):  # as if they came one after the other
         found.observe(times, keys.words, part, round(width * part.size))
     return found

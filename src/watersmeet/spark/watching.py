@@ -126,7 +126,7 @@ def _said(s: Statistics) -> dict[str, float]:
 
 def merged(s: Statistics, shards: Sequence[dict[str, float]]) -> Statistics:
     """The figures of a stream from those of its shards, among which its keys are divided."""
-    sums = {name: sum(f[name] for f in shards) for name in SUMS}
+    sums = {name: sum(f.get(name, 0.0) for f in shards) for name in SUMS}
     rate = sums["rate"]
     stays = [f for f in shards if "stay" in f]
     weight = sum(f["rate"] for f in stays)

@@ -43,7 +43,7 @@ const measured = (value) => (batches) => (batches.some((b) => b.streams.some((s)
 
 const CHARTS = [
   { id: "tuples", title: "Tuples in state", hint: "Dashed: what the cost model expects at the rates measured.", format: short, say: count, series: perStream((s) => s.stored, { foretold: (s) => s.predicted }) },
-  { id: "bytes", title: "Bytes in state", hint: "Rows and lists, by stream.", format: bytes, series: perStream((s) => s.bytes, { foretold: (s) => s.predicted_bytes }) },
+  { id: "bytes", title: "Bytes in state", hint: "Rows, lists and remembered closings, by stream.", format: bytes, series: perStream((s) => s.bytes, { foretold: (s) => s.predicted_bytes }) },
   { id: "in", title: "Rows in, per second", format: short, series: perStream((s, b) => s.rows_in / b.interval) },
   { id: "out", title: "Rows out, per second", format: short, series: (batches) => [{ name: "results", colour: "var(--s2)", values: batches.map((b) => b.rows_out / b.interval) }] },
   { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Dead values came when their key was closed, and did not stay.", format: short, say: count, layers: true, series: reasons },
