@@ -130,7 +130,8 @@ def _refusal(text: str, wrong: AnalysisException) -> QueryError:
     found = re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) if word else None
     place = (found.start(), found.end() - 1) if found else (0, 0)
     if (wrong.getCondition() or "").startswith("UNRESOLVED_ROUTINE"):
-        return error(text, place, f"Spark has no function `{found[0] if found else word}`.", "functions are those of Spark SQL.")
+        said = f"Spark has no function `{found[0] if found else word}`."
+        return error(text, place, said, "functions are those of Spark SQL.")
     return error(text, place, conditions.brief(wrong), "expressions are those of Spark SQL; see docs/cql.md.")
 
 
