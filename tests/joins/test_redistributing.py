@@ -323,5 +323,5 @@ def test_a_header_of_another_time_is_refused_by_name() -> None:
 def test_tuples_held_back_are_not_divided() -> None:
     sharded = Sharded(WOJoin(epochs(2), "sound", [0, 0], strategy="msf"), 2)
     sharded.step(sharded.part([batch(0, [1, 2]), batch(1, [1])]))
-    with pytest.raises(StateMismatchError, match='holds tuples back .strategy "msf"'):
+    with pytest.raises(StateMismatchError, match=r'holds tuples back .strategy "msf"'):
         sharded.rescale(3)
