@@ -93,6 +93,12 @@ class _Redistribution:
                 f"the rows of a whole stream are counted, which one shard only can do; asked for {self.shards}.",
                 hint="count rows per key: wm.rows(n, per_key=True).",
             )
+        if "held" in headers[0].notes:
+            raise StateMismatchError(
+                f'the join holds tuples back (strategy "{headers[0].notes["strategy"][0]}"); when it may let them go '
+                "depends on what each shard has measured, which cannot be divided anew.",
+                hint="go on with the number of shards as it is, or start from a new checkpoint.",
+            )
         self.tellers = tellers
         self.marked = () if query.how == "semi" else query.preserved
         self.entries: list[list[Entry]] = [[] for _ in ids]
@@ -124,7 +130,7 @@ class _Redistribution:
         return {int(id): rows[ids == id].astype(np.int64) for id in np.unique(ids)}
 
     def _divide(self, entry: Entry, rows: pa.RecordBatch, marks: dict[int, Int64s]) -> None:
-        kind = "waiting" if entry.kind == "parked" else entry.kind  # what is held back comes in another order anyway
+        kind = entry.kind
         if entry.kind == "rows":
             marked = np.zeros(rows.num_rows, np.bool_)
             marked[marks.get(entry.id, np.empty(0, np.int64))] = True
@@ -235,9 +241,8 @@ class _Redistribution:
         fresh = operator_of(first, self.query).start()
         assert isinstance(fresh, RunningWOJoin), "it has floors"
         floors = zip(*(h.notes["floor"] for h in self.headers), strict=True)
-        held = {"held": [{"made": 0, "pieces": []} for _ in self.query.streams]} if "held" in first.notes else {}
         buffers = fresh.buffers.notes()
-        return {"floor": [min(f) for f in floors], "strategy": first.notes["strategy"], "buffers": buffers} | held
+        return {"floor": [min(f) for f in floors], "strategy": first.notes["strategy"], "buffers": buffers}
 
 
 def _keys(rows: pa.RecordBatch, key: Sequence[str]) -> Callable[[], Int64s]:
