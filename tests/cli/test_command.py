@@ -93,12 +93,15 @@ def _raised(error: Exception) -> Exception:
         return caught
 
 
-def test_an_error_is_told_without_a_traceback_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_told_without_a_traceback_unless_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["watersmeet", "run", "join.toml"])
     failures.tell(_raised(QueryError("`on` is empty.", hint="name a column.")), verbose=False)
     assert capsys.readouterr().err == "error: `on` is empty.\nHint: name a column.\n"
     failures.tell(_raised(ValueError("first\nsecond")), verbose=False)
     err = capsys.readouterr().err
-    assert err.startswith("error: ValueError: first\nHint: `watersmeet -v ")
+    assert err.startswith("error: ValueError: first\nHint: `watersmeet -v run join.toml` ")
     assert "Traceback" not in err
     failures.tell(_raised(ValueError("first\nsecond")), verbose=True)
     assert "Traceback" in capsys.readouterr().err

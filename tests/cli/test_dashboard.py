@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -20,7 +21,9 @@ def test_the_page_of_a_run_is_served_until_it_is_interrupted(tmp_path: Path) -> 
     with EventFile(path) as file:
         for event in run(2):
             file.write(event)
-    with subprocess.Popen([*COMMAND, str(path)], stdout=subprocess.PIPE, text=True) as process:
+    # a shell's background job, such as a CI run, ignores Ctrl-C, and its children inherit that
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen([*COMMAND, str(path)], stdout=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         try:
             assert process.stdout is not None
             url = re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())

@@ -75,11 +75,10 @@ def _names(page: str, spark: SparkSession) -> dict[str, Any]:
         "query": _query(3, Unbounded() if "wo_join" in page else TimeWindow(10)),
     }
     sensors = [frame(f"epoch long, {n}_at timestamp, {n} long") for n in "abc"]
-    extra = ["x long", "x long, y long", "y long"]
-    if page == "README.md":
-        sensors = [frame(f"epoch long, {n}_at timestamp, {n} long, {e}") for n, e in zip("abc", extra, strict=True)]
-        sensors[1] = frame("epoch long, b_at timestamp, b long, x long, y long")
-    for n, df in zip("abc", sensors, strict=True):
+    different = [
+        frame(ddl) for ddl in ("p_at timestamp, x long", "q_at timestamp, x long, y long", "r_at timestamp, y long")
+    ]
+    for n, df in zip("abcpqr", [*sensors, *different], strict=True):
         names[n] = wm.stream(df, time=f"{n}_at", window="10 seconds", name=n)
     if "wo_join" in page:
         names |= {f"s{i + 1}": wm.stream(sensors[i], time=f"{n}_at", name=f"s{i + 1}") for i, n in enumerate("abc")}

@@ -27,6 +27,7 @@ from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.redistributing import redistribute
 from watersmeet.joins.reopening import kind_of, reopen
 from watersmeet.joins.running import RunningJoin
+from watersmeet.joins.tuple_at_a_time import RunningTupleAtATime
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.grouping import Bucket
@@ -96,7 +97,7 @@ class Sharded:
 def alive(running: RunningJoin[Any], i: int) -> list[Row]:
     """What is stored and has not left its window: lazy invalidation does not survive a restart."""
     rows, spec = stored(running, i), running.streams[i].spec
-    if "invalidation" in dir(running):
+    if isinstance(running, RunningTupleAtATime):
         at = spec.schema.names.index(spec.time)
         rows = [row for row in rows if row[at] >= running.alive_from(i)]
     return rows
