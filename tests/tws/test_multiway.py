@@ -136,7 +136,7 @@ def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
         run.step(news, Random(n))
         (stats,) = run.notes[STATS]
         assert stats["order"] == [["a", "b", "c"], ["b", "a", "c"], ["c", "b", "a"]]
-        assert not {"order_change", "figures"} & stats.keys()
+        assert "order_change" not in stats
 
 
 def test_two_streams_keep_statistics_too() -> None:
