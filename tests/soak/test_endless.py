@@ -80,7 +80,7 @@ def test_the_report_draws_it(tmp_path: Path) -> None:
 
 @pytest.mark.more
 def test_a_short_endless_run(tmp_path: Path) -> None:
-    outcome = endless.run(tmp_path / "endless.json", minutes=0.6, rows=4_000)
+    outcome = endless.run(tmp_path / "endless.json", minutes=1.2, rows=4_000)
     assert len(outcome["samples"]) >= 3
     assert all(p["state"] == p["predicted"] for p in outcome["predicted"])
     assert all(s["late"] == s["violations"] == 0 for s in outcome["samples"])
