@@ -113,7 +113,7 @@ def _watch(query: Any, checkpoint: Path, seconds: float) -> list[dict[str, Any]]
         counters = wm.counters(progress)
         if not counters:
             continue
-        files = [f.stat().st_size for f in _files(checkpoint)]
+        files = _sizes(checkpoint)
         samples.append(
             {
                 "at": round(time.monotonic() - began, 1),
@@ -136,11 +136,14 @@ def _watch(query: Any, checkpoint: Path, seconds: float) -> list[dict[str, Any]]
     return samples
 
 
-def _files(folder: Path) -> list[Path]:
+def _sizes(folder: Path) -> list[int]:
+    """Sizes of the files in a folder and below it, as far as they are still there: files come and go."""
     found = []
-    with suppress(OSError):  # files come and go
-        found = [f for f in folder.rglob("*") if f.is_file()]
-    return [f for f in found if f.exists()]
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                found.append(os.path.getsize(os.path.join(path, name)))
+    return found
 
 
 def _processes() -> dict[str, float]:
@@ -151,7 +154,7 @@ def _processes() -> dict[str, float]:
     with suppress(psutil.Error):
         memory = [_own_memory(p) for p in workers]
         states = worker_cache.folder(os.path.abspath(SparkFiles.getRootDirectory()))
-        mapped = sum(f.stat().st_size for f in _files(states))
+        mapped = sum(_sizes(states))
         return {
             "jvm_mb": jvm.memory_info().rss / 2**20,
             "workers_mb": sum(memory) / 2**20,
