@@ -38,8 +38,10 @@ class Feed:
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         path = self.folder / f"{self.files:04d}.parquet"
-        pq.write_table(table, path)
-        os.utime(path, (1_000_000_000 + self.files,) * 2)  # files are taken in this order
+        made = path.with_name(f".{path.name}")  # a running query must not see it half written, or with another time
+        pq.write_table(table, made)
+        os.utime(made, (1_000_000_000 + self.files,) * 2)  # files are taken in this order
+        made.rename(path)
         self.files += 1
 
     def add_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -81,8 +81,7 @@ def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -
         first = wm.read_state(spark, tmp_path / "checkpoint")
         three.add(1)
         three.add(2)
-        query.processAllAvailable()  # may find that a look at the folders, begun before, has found nothing ...
-        query.processAllAvailable()  # ... the next one has begun after
+        query.processAllAvailable()
         counted = wm.counters(query.lastProgress)
         state = wm.read_state(spark, tmp_path / "checkpoint")
     finally:
