@@ -168,6 +168,7 @@ class Driver:
         kill(*[p for p in everyone if p.name() == "java"])
         if self.alive():
             self.process.kill()
+        self._hang_up()
         self.process.wait()
         self.traps.clear()
         try:
@@ -177,14 +178,19 @@ class Driver:
             gone(everyone)
         self.log.close()
 
+    def _hang_up(self) -> None:
+        """Nobody tells it anything any more."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # what was not read when it died
+            self.process.stdin.close()
+
     def close(self) -> None:
         """End it in peace."""
         everyone = family(self.process.pid)
         self.traps.clear()
-        if self.alive() and self.process.stdin is not None:
-            self.process.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(30)
+        self._hang_up()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
         kill(*everyone)
         self.process.wait()
         self.log.close()

@@ -21,7 +21,6 @@ DOZEN = (
     "driver-before-commit",
     "driver-state-written",
     "changelog-flipped",
-    "commit-lost",
     "disk-full",
 )
 
