@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.operators import Operator
 from experiments.experiment import Found, Run, mean
 from experiments.gatherer import Gatherer, follow
 from watersmeet.cost.memory import punctuated_state, steady_state
@@ -19,16 +19,6 @@ from watersmeet.workload.punctuated import Made, Punctuated, stream_spec
 
 ASCENDING = ("punct-asc-100-40", "punct-asc-100-40")
 MIXED = ("punct-asc-30-40", "punct-random-30-40")
-
-
-@dataclass(frozen=True)
-class Operator:
-    """A contender: an algorithm with its options, with or without the windows and the punctuations of the set-up."""
-
-    algorithm: str
-    options: dict[str, Any] = field(default_factory=dict)
-    windows: bool = True
-    punctuations: bool = True
 
 
 OPERATORS = {

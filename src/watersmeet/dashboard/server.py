@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
+from abc import ABC, abstractmethod
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -72,7 +73,7 @@ class Server:
         self._thread.join()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(ABC, BaseHTTPRequestHandler):
     """What both servers share: they answer GET from this machine, and say nothing of themselves."""
 
     protocol_version = "HTTP/1.1"
@@ -88,8 +89,9 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True  # the reader has gone
 
+    @abstractmethod
     def answer(self, path: str) -> None:
-        raise NotImplementedError
+        """Answer a request for this path."""
 
     def _from_here(self) -> bool:
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
