@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +83,11 @@ def test_the_report_draws_it(tmp_path: Path) -> None:
 
 @pytest.mark.more
 def test_a_short_endless_run(tmp_path: Path) -> None:
-    outcome = endless.run(tmp_path / "endless.json", minutes=1.2, rows=4_000)
+    out = tmp_path / "endless.json"
+    command = [sys.executable, "-m", "soak", "endless", "--minutes", "1.2", "--rows", "4000", "--out", str(out)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # it ends the session it runs in
+    outcome = json.loads(out.read_text())
+    assert f"{len(outcome['samples'])} samples" in told
     assert len(outcome["samples"]) >= 3
     assert all(p["state"] == p["predicted"] for p in outcome["predicted"])
     assert all(s["late"] == s["violations"] == 0 for s in outcome["samples"])
