@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -53,18 +52,20 @@ def produce(servers: str) -> None:
     print(f"{len(AUCTIONS)} auctions, {len(BIDS)} bids and {len(CLOSINGS)} closings are written")
 
 
-def messages(servers: str, topic: str, patience: float = 3.0) -> Iterator[Message]:
-    """All messages of a topic, until for so many seconds none has come."""
-    settings = {"bootstrap.servers": servers, "group.id": f"reader-{os.getpid()}", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
-    consumer.subscribe([topic])
-    last = time.monotonic()
+def messages(servers: str, topic: str) -> Iterator[Message]:
+    """All messages that a topic has by now."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
     try:
-        while time.monotonic() < last + patience:
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                last = time.monotonic()
-                yield message
+        for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+            place = TopicPartition(topic, partition, OFFSET_BEGINNING)
+            _, end = consumer.get_watermark_offsets(place, timeout=30)
+            consumer.assign([place] if end else [])
+            offset = -1
+            while offset + 1 < end:
+                message = consumer.poll(1)
+                if message is not None and message.error() is None:
+                    offset = message.offset()
+                    yield message
     finally:
         consumer.close()
 
