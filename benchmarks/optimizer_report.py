@@ -70,6 +70,11 @@ def verdicts(results: dict[str, Any]) -> Table:
     return Table("The optimiser's plans", note, ("what", "asked", "found", "answer"), rows)
 
 
+def _cell(plan: str) -> str:
+    """An order for each origin has bars between them, which would end a cell."""
+    return plan.replace("|", "\\|")
+
+
 def _best_order(load: dict[str, Any]) -> float:
     return min(cost(plan, "work") for name, plan in load["plans"].items() if name.startswith("general_lazy"))
 
@@ -85,11 +90,11 @@ def load_table(results: dict[str, Any]) -> Table:
         rows.append(
             (
                 name,
-                load["chosen"]["counters"],
+                _cell(load["chosen"]["counters"]),
                 f"{ratio(load, 'counters', 'work'):.2f}",
-                load["chosen"]["time"],
+                _cell(load["chosen"]["time"]),
                 f"{ratio(load, 'time', 'seconds'):.2f}",
-                best,
+                _cell(best),
                 f"{errors(load, 'tuples'):.2f}",
                 f"{errors(load, 'bytes'):.2f}",
                 f"{errors(load, 'given'):.2f}",

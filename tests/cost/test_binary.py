@@ -10,19 +10,19 @@ from watersmeet.cost.work import Constants, Work
 
 A = Statistics("a", rate=4, window=30, distinct=100, buckets=20)
 B = Statistics("b", rate=10, window=60, distinct=100, buckets=20)
-NOTHING = Constants(*[0.0] * 12)
+NOTHING = Constants(*[0.0] * 13)
 
 
 def test_nested_loops_is_equation_1() -> None:
     """λa = 4, λb = 10, Ta = 30, Tb = 60; c_inv = 2, c_ins = 3, c_scan = 5: 14·5 + 40·90·5 = 18070."""
     work = nested_loops(A, B)
     assert work == Work(rows_in=14, scanned=3600, results=36, inserted=14, invalidated=14)
-    assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0).price(work) == 18070
+    assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0, 0).price(work) == 18070
 
 
 def test_hashed_is_equation_2() -> None:
     """The same with 20 buckets: 14·5 + 40·90·5 / 20 = 970."""
-    assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0).price(hashed(A, B)) == 970
+    assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0, 0).price(hashed(A, B)) == 970
 
 
 def test_an_index_is_asked_once_for_each_arrival() -> None:

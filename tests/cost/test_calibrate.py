@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from watersmeet.cost.calibrate import fit
 from watersmeet.cost.work import Constants, Work
 
-TRUE = Constants(20, 50, 5, 2, 80, 40, 3, 60, 90, 0.5, 300, 200_000)
+TRUE = Constants(20, 50, 5, 2, 80, 40, 3, 60, 90, 70, 0.5, 300, 200_000)
 
 
 def batches(n: int, noise: float, seed: int = 1) -> list[tuple[Work, float]]:
@@ -16,7 +18,7 @@ def batches(n: int, noise: float, seed: int = 1) -> list[tuple[Work, float]]:
     samples = []
     for _ in range(n):
         size = 10 ** rng.uniform(2, 6)
-        work = Work(*(float(round(size * share)) for share in rng.uniform(0, 2, 11)))
+        work = Work(*(float(round(size * share)) for share in rng.uniform(0, 2, len(fields(Work)))))
         nanoseconds = (TRUE.price(work) + TRUE.batch) * (1 + noise * rng.standard_normal())
         samples.append((work, nanoseconds / 1e9))
     return samples

@@ -89,9 +89,15 @@ def _run_over_there(df: DataFrame, checkpoint: Path, told: Told) -> Told:
         writer = df.writeStream.foreachBatch(lambda batch, n: batch.write.parquet(f"{folder}/{n:06d}"))
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
-        told.tables = [pq.read_table(place) for place in sorted(Path(folder).iterdir())]
+        told.tables = [_in_utc(pq.read_table(place)) for place in sorted(Path(folder).iterdir())]
     told.metrics = metrics_of(query)
     return told
+
+
+def _in_utc(table: pa.Table) -> pa.Table:
+    """With the times that Spark's files hold as nanoseconds of no zone."""
+    zoned = pa.timestamp("us", "UTC")
+    return table.cast(pa.schema([(f.name, zoned if pa.types.is_timestamp(f.type) else f.type) for f in table.schema]))
 
 
 def metrics_of(query: StreamingQuery) -> list[dict[str, Any]]:

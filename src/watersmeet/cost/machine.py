@@ -49,13 +49,13 @@ class Machine:
         return cls(families={name: Constants.of(c) for name, c in known.items() if name in FAMILIES}, fitted=True)
 
 
-#: Rounded from a fit (`cost.calibration`) on a busy machine. What an event costs may stand at one that comes with it.
+#: Rounded from a fit (`cost.calibration`) on a quiet machine. What an event costs may stand at one that comes with it.
 DEFAULT = Machine(
     families={
-        "hash": Constants(93, 93, 10, 1, 10, 93, 1, 92, 70, 1.5, 0, 1.3e6),
-        "general_lazy": Constants(0, 420, 0, 1, 77, 0, 1, 100, 70, 0, 80_000, 2.2e6),
-        "eager": Constants(0, 1_900, 0, 260, 170, 0, 1, 0, 70, 0, 0, 2.0e6),
-        "nested_loop": Constants(250, 250, 15, 0.8, 240, 250, 120, 200, 70, 3.9, 0, 1.1e6),
+        "hash": Constants(190, 190, 4, 1, 4, 0, 1, 0, 0, 260, 0, 0, 1.3e6),
+        "general_lazy": Constants(0, 310, 0, 1, 4, 0, 1, 33, 440, 430, 0, 51_000, 1.6e6),
+        "eager": Constants(350, 0, 630, 240, 0, 350, 1, 430, 1_000, 440, 5.5, 0, 1.9e6),
+        "nested_loop": Constants(190, 190, 15, 0.8, 83, 190, 95, 130, 70, 150, 3, 0, 1.1e6),
     }
 )
 

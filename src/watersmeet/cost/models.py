@@ -42,9 +42,8 @@ def pwjoin(p: Parameters) -> Cost:
     _two(p)
     a, b = (replace(s, buckets=PER_KEY) for s in _met(p))
     gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
-    said = sum(s.punctuation_rate for s in p.streams)
     work = binary.hashed(a, b)
-    work = replace(work, lookups=work.lookups + said, invalidated=work.invalidated - gone, purged=gone)
+    work = replace(work, told=_told(p), invalidated=work.invalidated - gone, purged=gone)
     return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i)) for i in (0, 1)))
 
 
@@ -127,8 +126,13 @@ def _many(p: Parameters, joining: Callable[[Parameters], Work]) -> Cost:
     n = range(len(p.streams))
     met = _met(p)
     gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
-    work = joining(replace(p, streams=met)) + _upkeep(p) + Work(invalidated=-gone, purged=gone)
+    work = joining(replace(p, streams=met)) + _upkeep(p) + Work(invalidated=-gone, purged=gone, told=_told(p))
     return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i) + p.expiration / 2) for i in n))
+
+
+def _told(p: Parameters) -> float:
+    """Closings in a second."""
+    return sum(s.punctuation_rate for s in p.streams)
 
 
 def _met(p: Parameters) -> tuple[Statistics, ...]:

@@ -20,6 +20,7 @@ class Work:
     checked: float = 0.0  # buckets looked into for tuples to invalidate
     invalidated: float = 0.0
     purged: float = 0.0  # tuples that left because their key was closed
+    told: float = 0.0  # keys that a stream said are closed
     bytes: float = 0.0  # of rows that enter the state, and so its log
     levels: float = 0.0  # loops inside loops of a batch that is evaluated as one, however few its rows are
 
@@ -38,14 +39,13 @@ class Work:
     def counted(cls, counters: Mapping[str, float], *, scans: bool = False, closings: int = 0) -> Work:
         """What a running join counted; `scans`: one over circular buffers, which counts what it scans as `probed`.
 
-        A join that does not count its lookups makes one for each tuple it takes in. Each of the `closings` that it was
-        told is looked up as well.
+        A join that does not count its lookups makes one for each tuple it takes in. `closings` are those it was told.
         """
         known = {f.name: float(counters[f.name]) for f in fields(cls) if counters.get(f.name)}
         if scans:
             known["scanned"] = known.pop("probed", 0.0)
         taken = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)
-        return cls(**{"lookups": taken} | known) + cls(lookups=float(closings))
+        return cls(**{"lookups": taken, "told": float(closings)} | known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class Constants:
     checked: float = 1.0
     invalidated: float = 25.0
     purged: float = 70.0
+    told: float = 150.0
     bytes: float = 1.0
     levels: float = 0.0
     batch: float = 1_000_000.0

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
@@ -29,8 +29,16 @@ def counters(progress: StreamingQueryProgress | Mapping[str, Any], *, metrics: s
     an empty dictionary.
     """
     told = progress["observedMetrics"] if isinstance(progress, Mapping) else progress.observedMetrics
-    said = told.get(metrics)
-    return summed([json.loads(note) for note in (said[SHARDS] or ())] if said is not None else [])
+    return summed([json.loads(note) for note in _notes(told.get(metrics))])
+
+
+def _notes(said: Row | Mapping[str, Any] | None) -> list[str]:
+    """What each shard said, of what was observed."""
+    if said is None:
+        return []
+    fields = said if isinstance(said, Mapping) else said.asDict()
+    notes = fields[SHARDS] if SHARDS in fields else fields["values"][0]  # over Spark Connect a row has lost its names
+    return notes or []
 
 
 def summed(shards: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from threading import Thread
 from typing import Any
@@ -89,7 +90,10 @@ def session(
     for name, value in known.items():
         if local or remote is None or name.startswith("spark.sql."):  # what a server is started with is its own affair
             builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with warnings.catch_warnings():
+        if local and remote is not None:  # the server was started with them, and is told once more
+            warnings.filterwarnings("ignore", "Failed to set ", UserWarning)
+        spark = builder.getOrCreate()
     source.register(spark)
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
