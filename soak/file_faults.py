@@ -69,13 +69,19 @@ def _log_file(trial: Trial, log: str) -> Path:
     return max((f for f in (trial.checkpoint / log).iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
 
 
+def _lose_commit(trial: Trial) -> str:
+    """As if the batch had not come to its end: the file is not there, nor the one of its checksum."""
+    file = _log_file(trial, "commits")
+    file.unlink()
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    return file.name
+
+
 @local
 def commit_lost(trial: Trial) -> None:
     """Delete the newest file of the commit log, then restart: the batch runs again."""
     _standing(trial)
-    file = _log_file(trial, "commits")
-    file.unlink()
-    trial.seen.append(f"commit {file.name}")
+    trial.seen.append(f"commit {_lose_commit(trial)}")
 
 
 @local
@@ -89,7 +95,7 @@ def commit_torn(trial: Trial) -> None:
 def offsets_torn(trial: Trial) -> None:
     """Truncate the newest file of the offset log, as a crash while it is written would, then restart."""
     _standing(trial)
-    _log_file(trial, "commits").unlink()
+    _lose_commit(trial)
     trial.seen.append(truncate(_log_file(trial, "offsets"), trial.chance))
 
 

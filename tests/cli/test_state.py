@@ -1,0 +1,66 @@
+"""`watersmeet state` on a checkpoint that lies in the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from tests.golden import checkpoint as golden
+
+pytestmark = [pytest.mark.spark, pytest.mark.more]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden.unpack(1, tmp_path_factory.mktemp("state"))
+
+
+def state(*words: object) -> tuple[int, str, str]:
+    told = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "watersmeet.cli", "state", *map(str, words)]
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | told, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def test_what_is_held_and_what_is_heavy_and_what_changed(checkpoint: Path) -> None:
+    code, told, _ = state(checkpoint)
+    assert code == 0
+    assert {"a", "b"} <= {word for line in told.splitlines() for word in line.split()}
+    code, told, _ = state(checkpoint, "--rows", "a", "--limit", "2", "--keys", "--diff", "0", golden.WRITTEN - 1)
+    assert code == 0
+    lines = told.splitlines()
+    assert [line.split()[:2] for line in lines if line.startswith("stream")] == [["stream", "operator"]] * 2
+    rows = [json.loads(line) for line in lines if line.startswith("{")]
+    assert len(rows) == 2
+    assert {"k", "a_ts", "a_n"} <= set(rows[0])
+
+
+def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: Path) -> None:
+    code, told, _ = state(checkpoint, "--rescale", 3, tmp_path / "three")
+    assert code == 0
+    assert "start the query with shards=3" in told
+    assert (tmp_path / "three" / "metadata").exists()
+
+
+@pytest.mark.parametrize(("words", "said"), [(("--rows", "bids"), "bids"), (("--diff", "0", "999"), "999")])
+def test_what_is_not_there_is_named(checkpoint: Path, words: tuple[str, ...], said: str) -> None:
+    code, _, errors = state(checkpoint, *words)
+    assert code not in (0, 1)
+    assert said in errors
+    assert "Traceback" not in errors
+
+
+def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
+    code, _, errors = state(tmp_path)
+    assert code not in (0, 1)
+    assert str(tmp_path) in errors.replace("\n", "")
+    assert "Traceback" not in errors
