@@ -83,7 +83,9 @@ def loads(quick: bool = False) -> dict[str, list[Load]]:
             closing = replace(two, closings=max(1.0, keys / 3))
             out["hash"].append(Load("pwjoin", closing, seconds))
             closing_three = replace(three, closings=closing.closings)
-            out["general_lazy"] += [Load("general_lazy", load, seconds) for load in (two, closing, three, closing_three)]
+            out["general_lazy"] += [
+                Load("general_lazy", load, seconds) for load in (two, closing, three, closing_three)
+            ]
             out["eager"] += [Load("eager", load, seconds, {"order": (1, 2, 0)}) for load in (three, closing_three)]
             if rate <= 300:
                 five = Steady((rate,) * 5, (1.0, 2.0, 1.0, 2.0, 1.0), (keys,) * 5)

@@ -17,7 +17,7 @@ from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
-from watersmeet.spark import conditions, operators
+from watersmeet.spark import conditions, operators, splitting
 from watersmeet.spark import session as sessions
 from watersmeet.spark.analysis import Analyze, analysis
 from watersmeet.spark.choosing import algorithm_for, engine_options, refuse_unbounded, shards_for
@@ -48,6 +48,7 @@ class Asked:
     closed: bool = True
     shards: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    split_keys: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Joined:
     hidden: tuple[str, ...] = ()  # columns that only the operators need
     forced: bool = False  # whether the algorithm was asked for by name
     options: tuple[str, ...] = ()  # names of the options that the algorithm was given
+    part: str | None = None  # the column that tells the parts of split keys
 
     @cached_property
     def _packed(self) -> DataFrame:
@@ -82,6 +84,9 @@ class Joined:
             self.query, self.ids, ended=not self.streaming, join=self.operator, on_violation=self.on_violation
         )
         rows = operators.run(self._packed, processor, self._columns, metrics)
+        if self.part is not None:
+            first, note = splitting.without_copies(F.col(NOTE), self.part, self.streams[1].name)
+            rows = rows.where(first).withColumn(NOTE, note)
         return rows if self.condition is None else conditions.filtered(rows, self.condition)
 
     def _packed_stream(self, i: int, source: Stream) -> list[DataFrame]:
@@ -164,10 +169,15 @@ def one_operator(
 ) -> Joined:
     """Streams that meet in one operator, each by its own key columns."""
     streaming = same_kind(streams)
+    spark = streams[0].df.sparkSession
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    shards = shards_for(streams, asked.shards, partitions, asked.options)
+    part = None
+    if asked.split_keys is not None:
+        streams, keys, part = splitting.split(streams, keys, asked.how, asked.split_keys, shards)
     streams = aligned(streams, keys)
     if asked.algorithm == "wo_join":
         streams = tuple(map(without_time, streams))
-    spark = streams[0].df.sparkSession
     specs = tuple(s.spec(key, closed=asked.closed) for s, key in zip(streams, keys, strict=True))
     query = JoinQuery(specs, asked.how)  # says what is wrong with the streams before `where` is looked at
     own, by_spark = conditions.predicate(asked.where, streams, specs, asked.how)
@@ -176,8 +186,6 @@ def one_operator(
         _refuse_look_alikes(query)
     if streaming:
         sessions.check(spark)
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    shards = shards_for(streams, asked.shards, partitions, asked.options)
     ids = shard_ids(shards, partitions)
     options = engine_options(asked.options, streams, shards)
     forced = asked.algorithm != "auto"
@@ -186,6 +194,7 @@ def one_operator(
     if not asked.allow_unbounded and not isinstance(operator, WOJoin):
         refuse_unbounded(streams, algorithm, listens=listens(operator))
     about: dict[str, Any] = {"on_violation": asked.on_violation, "forced": forced, "options": tuple(options)}
+    about |= {"part": part, "hidden": () if part is None else (part,)}
     joined = Joined(streams, query, ids, streaming, operator, condition=by_spark, **about)
     if by_spark is not None:
         conditions.check(by_spark, joined._columns, spark)
