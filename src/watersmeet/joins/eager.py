@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watersmeet.joins.one_by_one import Loops, RunningOneByOne
-from watersmeet.joins.orders import Order, check_index, check_interval, check_most, check_streams, per_origin
-from watersmeet.model.queries import JoinQuery
+from watersmeet.joins.orders import OrderedJoin
 from watersmeet.state.arrays import Arrays
 
 
 @dataclass(frozen=True, slots=True)
-class EagerJoin:
+class EagerJoin(OrderedJoin):
     """Two to eight streams, a window each; every new tuple goes through the other windows, one loop inside the other.
 
     ::
@@ -26,19 +25,6 @@ class EagerJoin:
 
     References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003).
     """
-
-    query: JoinQuery
-    order: Order | None = None
-    index: str = "hash"
-    expiration: int | None = None
-    max_matches_per_row: int | None = None
-
-    def __post_init__(self) -> None:
-        check_streams(self.query)
-        per_origin(self.order, len(self.query.streams))
-        check_index(self.index)
-        check_interval("expiration", self.expiration)
-        check_most(self.max_matches_per_row)
 
     def start(self, arrays: Arrays | None = None) -> RunningOneByOne:
         """A join with empty state, whose arrays live where `arrays` puts them."""

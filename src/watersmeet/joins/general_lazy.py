@@ -13,10 +13,9 @@ from watersmeet.joins import multiway
 from watersmeet.joins.counting import CountedState
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.one_by_one import Loops, RunningOneByOne
-from watersmeet.joins.orders import Order, check_index, check_interval, check_most, check_streams, per_origin
+from watersmeet.joins.orders import PeriodicJoin
 from watersmeet.kernels import lists
 from watersmeet.kernels import multiway as kernel
-from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s
 
@@ -24,7 +23,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class GeneralLazyJoin:
+class GeneralLazyJoin(PeriodicJoin):
     """Two to eight streams, a window each, promises on any of them; no intermediate result is ever stored.
 
     ::
@@ -47,21 +46,6 @@ class GeneralLazyJoin:
 
     References: Golab and Özsu, Processing sliding window multi-joins in continuous queries over data streams (2003).
     """
-
-    query: JoinQuery
-    order: Order | None = None
-    every: int | None = None
-    index: str = "hash"
-    expiration: int | None = None
-    max_matches_per_row: int | None = None
-
-    def __post_init__(self) -> None:
-        check_streams(self.query)
-        per_origin(self.order, len(self.query.streams))
-        check_interval("every", self.every)
-        check_interval("expiration", self.expiration)
-        check_index(self.index)
-        check_most(self.max_matches_per_row)
 
     def start(self, arrays: Arrays | None = None) -> RunningMultiway:
         """A join with empty state, whose arrays live where `arrays` puts them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -76,3 +77,32 @@ def check_index(index: str) -> None:
             f"`index` is {index!r}; a window is looked through by one of {', '.join(INDEXES)}.",
             hint='"hash" looks at tuples of the key only; algorithm="hybrid" takes the names of the streams to index.',
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedJoin:
+    """What a join of several streams is told that looks at one window inside the other."""
+
+    query: JoinQuery
+    order: Order | None = None
+    index: str = "hash"
+    expiration: int | None = None
+    max_matches_per_row: int | None = None
+
+    def __post_init__(self) -> None:
+        check_streams(self.query)
+        per_origin(self.order, len(self.query.streams))
+        check_index(self.index)
+        check_interval("expiration", self.expiration)
+        check_most(self.max_matches_per_row)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicJoin(OrderedJoin):
+    """The same, evaluated whenever all streams have passed a multiple of `every`."""
+
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        OrderedJoin.__post_init__(self)  # a class with slots is made anew, which `super()` does not see
+        check_interval("every", self.every)
