@@ -54,13 +54,13 @@ def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: P
 @pytest.mark.parametrize(("words", "said"), [(("--rows", "bids"), "bids"), (("--diff", "0", "999"), "999")])
 def test_what_is_not_there_is_named(checkpoint: Path, words: tuple[str, ...], said: str) -> None:
     code, _, errors = state(checkpoint, *words)
-    assert code not in (0, 1)
+    assert code != 0
     assert said in errors
     assert "Traceback" not in errors
 
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     code, _, errors = state(tmp_path)
-    assert code not in (0, 1)
+    assert code != 0
     assert str(tmp_path) in errors.replace("\n", "")
     assert "Traceback" not in errors
