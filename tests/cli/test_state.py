@@ -31,6 +31,12 @@ def state(*words: object) -> tuple[int, str, str]:
     return ran.returncode, ran.stdout, ran.stderr
 
 
+def told_of(errors: str) -> str:
+    """What the command says, of all that stands there: Spark logs that its workers are ended while they start."""
+    (said,) = (line for line in errors.splitlines() if line.startswith("error: "))
+    return said
+
+
 def test_what_is_held_and_what_is_heavy_and_what_changed(checkpoint: Path) -> None:
     code, told, _ = state(checkpoint)
     assert code == 0
@@ -55,12 +61,10 @@ def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: P
 def test_what_is_not_there_is_named(checkpoint: Path, words: tuple[str, ...], said: str) -> None:
     code, _, errors = state(checkpoint, *words)
     assert code != 0
-    assert said in errors
-    assert "Traceback" not in errors
+    assert said in told_of(errors)
 
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     code, _, errors = state(tmp_path)
     assert code != 0
-    assert str(tmp_path) in errors.replace("\n", "")
-    assert "Traceback" not in errors
+    assert str(tmp_path) in told_of(errors)
