@@ -26,15 +26,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def state(*words: object) -> tuple[int, str, str]:
     told = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "COLUMNS": "200"}
+    told["TMPDIR"] = str(Path(str(words[0])).parent)  # where the log of a run that failed stays
     command = [sys.executable, "-m", "watersmeet.cli", "state", *map(str, words)]
     ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | told, check=False)
     return ran.returncode, ran.stdout, ran.stderr
-
-
-def told_of(errors: str) -> str:
-    """What the command says, of all that stands there: Spark logs that its workers are ended while they start."""
-    (said,) = (line for line in errors.splitlines() if line.startswith("error: "))
-    return said
 
 
 def test_what_is_held_and_what_is_heavy_and_what_changed(checkpoint: Path) -> None:
@@ -61,10 +56,12 @@ def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: P
 def test_what_is_not_there_is_named(checkpoint: Path, words: tuple[str, ...], said: str) -> None:
     code, _, errors = state(checkpoint, *words)
     assert code != 0
-    assert said in told_of(errors)
+    assert said in errors
+    assert "Traceback" not in errors
 
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     code, _, errors = state(tmp_path)
     assert code != 0
-    assert str(tmp_path) in told_of(errors)
+    assert str(tmp_path) in errors
+    assert "Traceback" not in errors

@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from watersmeet.cli import spark_log
+
 #: Titles of what `Change` and `HeavyKey` tell.
 _CHANGES = ("stream", "operator", "tuples_then", "tuples_now", "came", "left", "progress_then", "progress_now")
 _KEYS = ("stream", "operator", "shard", "key", "tuples")
@@ -29,26 +31,29 @@ def show(
     console = Console(highlight=False, soft_wrap=True)
     import watersmeet as wm
 
-    with console.status("starting Spark …"):
-        spark = wm.session(master=master or "local[2]")
-    try:
-        if rescale is not None:
-            shards, new = rescale
-            console.print(str(wm.rescale_state(spark, checkpoint, new, shards=shards)), markup=False)
-            console.print(f"{new} is written; start the query with shards={shards} and this checkpoint.", markup=False)
-            return
-        state = wm.read_state(spark, checkpoint, batch=None if diff is None else max(diff))
-        if diff is not None:
-            console.print(_table(_CHANGES, state.difference(min(diff))))
-        if rows is not None:
-            for row in state.rows(rows).limit(limit).toJSON().collect():
-                console.print(row, markup=False)
-        if keys:
-            console.print(_table(_KEYS, state.keys()))
-        if diff is None and rows is None and not keys:
-            console.print(str(state), markup=False)
-    finally:
-        spark.stop()
+    with spark_log.aside() as log:
+        with console.status("starting Spark …"), spark_log.redirected(log):
+            spark = wm.session(master=master or "local[2]")
+        try:
+            if rescale is not None:
+                shards, new = rescale
+                console.print(str(wm.rescale_state(spark, checkpoint, new, shards=shards)), markup=False)
+                console.print(
+                    f"{new} is written; start the query with shards={shards} and this checkpoint.", markup=False
+                )
+                return
+            state = wm.read_state(spark, checkpoint, batch=None if diff is None else max(diff))
+            if diff is not None:
+                console.print(_table(_CHANGES, state.difference(min(diff))))
+            if rows is not None:
+                for row in state.rows(rows).limit(limit).toJSON().collect():
+                    console.print(row, markup=False)
+            if keys:
+                console.print(_table(_KEYS, state.keys()))
+            if diff is None and rows is None and not keys:
+                console.print(str(state), markup=False)
+        finally:
+            spark.stop()
 
 
 def _table(titles: Sequence[str], records: Sequence[Any]) -> Table:
