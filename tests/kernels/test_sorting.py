@@ -20,6 +20,14 @@ def test_rows_by_time_are_what_a_stable_sort_gives(times: list[int], random) -> 
     assert ordered.tolist() == sorted(which, key=lambda row: times[row])
 
 
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_pairs_by_segment_are_what_a_stable_sort_gives(segments: list[int]) -> None:
+    pairs = np.array([[k, k + 100, segment, k + 200] for k, segment in enumerate(segments)], np.int32).T.copy()
+    grouped = np.empty_like(pairs)
+    sorting.by_segment(*pairs, np.zeros(7, np.int64), grouped)
+    assert grouped.T.tolist() == sorted(pairs.T.tolist(), key=lambda pair: pair[2])
+
+
 def test_times_that_bunch_are_given_up_and_sorted_otherwise() -> None:
     times = np.append(np.arange(10_000)[::-1], 1 << 58)  # but for one row all fall into one bucket, in reverse
     which = np.arange(times.size)

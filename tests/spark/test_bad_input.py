@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.feeds import Feed, failure, run
+from watersmeet.spark.session import BATCH_BYTES, LIMIT, NO_LIMIT
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +104,29 @@ def test_a_column_that_is_gone_reads_as_null(spark: SparkSession, tmp_path: Path
     both[0].add(pa.table({"k": [1], "a_ts": pa.array([NOON], pa.timestamp("us", "UTC"))}))
     both[1].add_rows([(1, NOON, 20)])
     assert values(run(joined(both).df, tmp_path / "checkpoint").table) == Counter([(None, 20)])
+
+
+@pytest.mark.parametrize(
+    ("before", "payload", "after"),
+    [
+        (NO_LIMIT, "bigint", NO_LIMIT),
+        (NO_LIMIT, "decimal(20,3)", NO_LIMIT),
+        (NO_LIMIT, "string", LIMIT),
+        (NO_LIMIT, "struct<x: binary>", LIMIT),
+        ("1000000", "string", "1000000"),
+    ],
+)
+def test_batches_of_rows_of_any_length_are_measured(
+    spark: SparkSession, tmp_path: Path, before: str, payload: str, after: str
+) -> None:
+    """Spark then cuts them by bytes; where rows are of fixed width, their number is limit enough."""
+    usual = spark.conf.get(BATCH_BYTES)
+    spark.conf.set(BATCH_BYTES, before)
+    try:
+        _ = joined(feeds(spark, tmp_path, "bigint", payload)).df
+        assert spark.conf.get(BATCH_BYTES) == after
+    finally:
+        spark.conf.set(BATCH_BYTES, usual)
 
 
 def test_secrets_of_a_source_are_not_told(

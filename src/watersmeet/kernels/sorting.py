@@ -1,4 +1,4 @@
-"""Rows in order of time. Pure-Python twin: ``sorted`` with the time as key."""
+"""Rows in order of time, pairs by segment. Pure-Python twin: ``sorted``, with the time or the segment as key."""
 
 from __future__ import annotations
 
@@ -59,3 +59,22 @@ def by_time(times, which, out):
         if steps > PATIENCE * n:
             return False
     return True
+
+
+@kernel
+def by_segment(rows, slots, segments, places, starts, out):
+    """Put the columns of pairs into those of `out`, all of one segment together, inside it as they stand.
+
+    `starts` is zeroed and has a place for every segment, and one more.
+    """
+    for k in range(segments.size):
+        starts[segments[k] + 1] += 1
+    for s in range(1, starts.size):
+        starts[s] += starts[s - 1]
+    for k in range(segments.size):
+        at = starts[segments[k]]
+        starts[segments[k]] = at + 1
+        out[0, at] = rows[k]
+        out[1, at] = slots[k]
+        out[2, at] = segments[k]
+        out[3, at] = places[k]

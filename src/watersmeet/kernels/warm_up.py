@@ -23,6 +23,8 @@ def warm_up(*algorithms: str) -> None:
     hashing.split_rows(one, 1, one.copy(), two.copy())
     sorting.ascending(one, one)
     sorting.by_time(one, one, one.copy())
+    pairs = np.zeros((4, 1), np.int32)
+    sorting.by_segment(*pairs, two.copy(), pairs.copy())
     empty = lists.views({name: np.zeros(16, kind) for name, kind in lists.ARRAYS.items()})
     lists.clear(empty)
     lists.insert(empty, one, one, one, data, two, 0, one.copy())

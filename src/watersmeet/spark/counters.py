@@ -57,6 +57,9 @@ def summed(shards: list[dict[str, Any]]) -> dict[str, Any]:
     return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}
 
 
-def observed(is_stats: Column, note: Column) -> Column:
-    """What is observed: one aggregate over all rows, because every one is asked about every result."""
-    return F.collect_list(F.when(is_stats, note)).alias(SHARDS)
+def observed(kind: str, stats: int, note: str) -> Column:
+    """What is observed: one aggregate over all rows, because every one is asked about every result.
+
+    An `if`, because a CASE goes through a list of its branches, for every result.
+    """
+    return F.collect_list(F.expr(f"if(`{kind}` = {stats}, `{note}`, NULL)")).alias(SHARDS)

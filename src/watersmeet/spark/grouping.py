@@ -24,6 +24,7 @@ from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
 from watersmeet.spark.packing import PACKED_DDL
 from watersmeet.spark.processor import ShardProcessor
+from watersmeet.spark.session import limit_batches
 from watersmeet.spark.statistics import Given
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Grouped:
                 query, joined.ids, ended=not joined.streaming, join=operator, on_violation=joined.on_violation
             )
             return operators.run(joined._packed, processor, self._columns, METRICS)
+        limit_batches(joined._rows)
         packed = joined._rows.mapInArrow(GroupPacker(query, joined.ids), PACKED_DDL)
         return operators.run(packed, GroupProcessor(query, joined.ids, len(joined.ids)), self._columns, GROUP_METRICS)
 

@@ -40,7 +40,7 @@ def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructFi
     )
     if is_packed:
         out = out.mapInArrow(SheetReader(processor.query.schema), schema)
-    return out.observe(metrics, observed(F.col(KIND) == STATS, F.col(NOTE)))
+    return out.observe(metrics, observed(KIND, STATS, NOTE))
 
 
 def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:

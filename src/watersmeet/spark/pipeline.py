@@ -103,10 +103,12 @@ class Joined:
         teller = None if source.upstream is None else F.get_json_object(NOTE, "$.shard")
         df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
         packer = Packer(spec, i, self.ids, _signed(own, unbounded), measuring=measuring_of(self.operator))
+        sessions.limit_batches(df)
         parts = [df.mapInArrow(packer, PACKED_DDL)]
         for n, sign in numbered:
             if sign.df is not None:
                 df = with_signs(sign.df, [(n, sign)], spec.time, kinds)
+                sessions.limit_batches(df)
                 parts.append(df.mapInArrow(Packer(spec, i, self.ids, _signed([(n, sign)]), tuples=False), PACKED_DDL))
         return parts
 

@@ -13,7 +13,17 @@ from threading import Thread
 from typing import Any
 
 from pyspark import SparkFiles
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DayTimeIntervalType,
+    NullType,
+    NumericType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from watersmeet.errors import SettingError
 from watersmeet.spark import source, worker_cache
@@ -42,6 +52,20 @@ ADVISED = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.python.daemon.module": "watersmeet.spark.daemon",
 }
+#: Spark measures an Arrow batch after every row that it puts in, which takes as long as putting it in, unless there is
+#: no limit. Rows of fixed width need none; with others `limit_batches` goes back to Spark's own.
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+NO_LIMIT, LIMIT = str((1 << 31) - 1), str(64 << 20)
+FIXED_WIDTH = (
+    NumericType,
+    BooleanType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    DayTimeIntervalType,
+    YearMonthIntervalType,
+    NullType,
+)
 LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -57,7 +81,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the settings that Watersmeet needs to a session that you build yourself."""
     for name, (value, _) in REQUIRED.items():
         builder = builder.config(name, value)
-    for name, value in ADVISED.items():
+    for name, value in (ADVISED | {BATCH_BYTES: NO_LIMIT}).items():
         builder = builder.config(name, value)
     return builder
 
@@ -86,7 +110,10 @@ def session(
     settings |= {name.replace("_", ".") if "." not in name else name: str(v) for name, v in spark_settings.items()}
     builder = SparkSession.builder
     builder = builder.master(master).appName("watersmeet") if remote is None else builder.remote(remote)
-    known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED | settings
+    known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED
+    if remote is None and SparkSession.getActiveSession() is None:  # one that there is may have set a limit by now
+        known[BATCH_BYTES] = NO_LIMIT
+    known |= settings
     for name, value in known.items():
         if local or remote is None or name.startswith("spark.sql."):  # what a server is started with is its own affair
             builder = builder.config(name, value)
@@ -119,6 +146,16 @@ def _cores(master: str) -> int:
     if master == "local":
         return 1
     return int(found[1]) if found and found[1] != "*" else os.cpu_count() or 1
+
+
+def limit_batches(df: DataFrame) -> None:
+    """Have Spark measure Arrow batches from now on if rows of `df` may be of any length: a few may be many bytes.
+
+    The session stays so: its other queries may start at any time.
+    """
+    fixed = all(isinstance(f.dataType, FIXED_WIDTH) for f in df.schema)
+    if not fixed and df.sparkSession.conf.get(BATCH_BYTES, None) == NO_LIMIT:
+        df.sparkSession.conf.set(BATCH_BYTES, LIMIT)
 
 
 def check(spark: SparkSession) -> None:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.kernels.sorting import by_segment
 from watersmeet.model.batches import micros
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.index import Index, Int32s
@@ -83,7 +84,9 @@ class StreamState(Generic[IndexT]):
         if not len(self):
             return
         for found in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track):
-            yield found[:, np.argsort(found[2].astype(np.uint16), kind="stable")]  # a radix sort
+            grouped = np.empty_like(found)
+            by_segment(*found, np.zeros(self.segments.left.size + 1, np.int64), grouped)
+            yield grouped
 
     def take(self: StreamState[ValueLists], slots: Int64s, columns: list[str]) -> pa.Table:
         """Rows of stored tuples, in the order given."""
