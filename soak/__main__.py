@@ -3,6 +3,7 @@
 python -m soak faults [--faults 200] [--seed 1] [--minutes M] [--kind K …]     go on where the last run ended
 python -m soak endless [--minutes 30] [--rows 50000]
 python -m soak fuzz [--cases 1000000] [--seed 1] [--target T …] [--only N]
+python -m soak guided [--runs 1000000] [--seed 1] [--target T …]            by atheris, which must be installed
 python -m soak report                                                      docs/reliability.md from the results
 """
 
@@ -78,6 +79,25 @@ def _fuzz(options: argparse.Namespace) -> int:
     return bool(found)
 
 
+def _guided_options(job: argparse.ArgumentParser) -> None:
+    from soak.guided import GUIDED
+
+    job.add_argument("--runs", type=int, default=1_000_000, help="of each target")
+    job.add_argument("--seed", type=int, default=1)
+    job.add_argument("--target", action="append", choices=GUIDED, metavar="T", help=f"of {', '.join(GUIDED)}")
+    job.add_argument("--out", type=Path, default=RESULTS / "guided.json")
+
+
+def _guided(options: argparse.Namespace) -> int:
+    from soak import guided
+
+    wanted = options.target or list(guided.GUIDED)
+    known = guided.run(options.out, runs=options.runs, seed=options.seed, wanted=wanted)
+    for target in wanted:
+        print(f"{target}: {known[target]}")
+    return any(known[target]["finding"] for target in wanted)
+
+
 def _report_options(job: argparse.ArgumentParser) -> None:
     return
 
@@ -94,6 +114,7 @@ JOBS = {
     "faults": (_faults_options, _faults),
     "endless": (_endless_options, _endless),
     "fuzz": (_fuzz_options, _fuzz),
+    "guided": (_guided_options, _guided),
     "report": (_report_options, _report),
 }
 

@@ -27,6 +27,7 @@ def write(page: Path = PAGE, results: Path = RESULTS, recovery: Path = RECOVERY)
         "faults": lambda: fault_table(campaign.read(results / "faults.jsonl")),
         "endless": lambda: endless_part(_json(results / "endless.json"), page.parent / "pictures"),
         "fuzzing": lambda: fuzz_table(fuzzing.read(results / "fuzz.jsonl")),
+        "guided": lambda: guided_table(_json(results / "guided.json")),
         "recovery": lambda: recovery_table(_json(recovery)),
     }
     for name, part in parts.items():
@@ -96,6 +97,20 @@ def fuzz_table(done: list[dict[str, Any]]) -> str:
     seconds = sum(d["seconds"] for d in done)
     head = f"{cases:,} cases, {seconds / 3600:.1f} hours of one core."
     return f"{head}\n\n" + _table(["target", "what is fuzzed", "cases", "how they ended", "findings"], rows)
+
+
+def guided_table(outcome: dict[str, Any] | None) -> str:
+    if not outcome:
+        return NOTHING
+    from soak import guided
+
+    rows = []
+    for target, one in outcome.items():
+        about = (guided.GUIDED[target].__doc__ or "").rstrip(".")
+        places = "{} at first, {} at the end".format(*one["places"])
+        found = "1" if one["finding"] else "0"
+        rows.append([f"`{target}`", about, f"{one['runs']:,}", f"{one['seconds'] / 60:.0f} minutes", places, found])
+    return _table(["target", "what is fuzzed", "runs", "took", "places in the code reached", "findings"], rows)
 
 
 def endless_part(outcome: dict[str, Any] | None, pictures: Path) -> str:

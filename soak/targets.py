@@ -72,7 +72,7 @@ def _follow(given: Script, algorithm: str, options: dict[str, Any], chance: Rand
 # ---------------------------------------------------------------- state bytes
 
 
-class _Kept:
+class Kept:
     """A state to damage: made once per process, of a few batches."""
 
     made: ClassVar[list[tuple[Script, str, dict[str, Any], log.MemoryStore]]] = []
@@ -95,7 +95,7 @@ class _Kept:
 @target
 def state_bytes(chance: Random) -> str:
     """Bits flipped, bytes cut off, doubled, zeroed or swapped in a header or a segment: read as it was, or refused."""
-    given, algorithm, options, whole = _Kept.some(chance)
+    given, algorithm, options, whole = Kept.some(chance)
     query, store = given.query(), log.MemoryStore()
     store.header, store.segments = whole.header, dict(whole.segments)
     assert store.header is not None
@@ -202,7 +202,7 @@ def times(chance: Random) -> str:
     return "read"
 
 
-_PIPELINES = [path.read_text() for path in sorted((ROOT / "examples" / "pipelines").glob("*.toml"))]
+PIPELINES = [path.read_text() for path in sorted((ROOT / "examples" / "pipelines").glob("*.toml"))]
 _LINES = (
     "[streams.x]",
     "x = 1",
@@ -219,7 +219,7 @@ _LINES = (
 @target
 def pipeline_files(chance: Random) -> str:
     """Pipeline files, with lines and words lost, doubled, swapped or put in: read, or refused."""
-    lines = chance.choice(_PIPELINES).splitlines()
+    lines = chance.choice(PIPELINES).splitlines()
     for _ in range(chance.choice((0, 1, 1, 2, 3))):
         at = chance.randrange(len(lines))
         match chance.randrange(5):

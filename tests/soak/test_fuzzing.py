@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soak import fuzzing, report, targets
+from soak import fuzzing, guided, report, targets
 from soak.targets import TARGETS
 
 SLOW = ("two_streams", "several_streams")
@@ -72,6 +72,17 @@ def test_a_crash_and_a_hang_are_findings(
     assert told in done["findings"][0]["what"]
     assert fuzzing.totals([done])["times"]["finding"] == 1
     assert json.loads((tmp_path / "fuzz.jsonl").read_text())["cases"] == 5
+
+
+@pytest.mark.parametrize("name", guided.GUIDED)
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_what_the_guided_fuzzer_calls_reads_or_refuses_by_name(name: str, seed: int) -> None:
+    """Here without atheris: its first inputs, as they are and damaged."""
+    chance = Random(seed)
+    whole = chance.choice(guided.seeds(name))
+    guided.GUIDED[name](whole)
+    guided.GUIDED[name](targets.damaged(whole, chance))
 
 
 def test_damage_is_damage() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soak import faults, report
+from soak import faults, guided, report
 
 
 def test_the_page_is_filled_from_the_results(tmp_path: Path) -> None:
@@ -24,9 +24,16 @@ def test_the_page_is_filled_from_the_results(tmp_path: Path) -> None:
     assert "1 faults of 1 kinds" in text
     assert f"| `commit-lost` | {faults.about('commit-lost')} | 1 | 1 | 1 exact |" in text
     assert "| `watersmeet` | 5 | 1.2 s |" in text
-    assert text.count(report.NOTHING) == 2, "of the others there is no run"
+    assert text.count(report.NOTHING) == 3, "of the others there is no run"
     report.write(page, results, tmp_path / "recovery.json")
     assert page.read_text() == text
+
+
+def test_guided_runs_are_told_of() -> None:
+    said = "#2 INITED cov: 15 ft: 15\n#9 NEW cov: 18 ft: 20\nDone 900 runs in 90 second(s)\n"
+    table = report.guided_table({"state_bytes": guided.outcome(said, 0)})
+    assert "| 900 | 2 minutes | 15 at first, 18 at the end | 0 |" in table
+    assert "KeyError" in guided.outcome("KeyError: oh", 77)["finding"]
 
 
 def test_a_page_without_the_part_is_an_error() -> None:

@@ -1,0 +1,120 @@
+"""Coverage-guided fuzzing by atheris of what reads a state and what reads a pipeline file.
+
+`python -m soak guided` makes the first inputs and writes down how it went; `python -m soak.guided TARGET [libFuzzer's
+options]` is the fuzzer alone. Both need the group `fuzz`, which has wheels for some Pythons only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from soak.processes import ROOT, environment
+
+#: What is watched for new paths.
+WATCHED = {
+    "state_bytes": ["watersmeet.state.log", "watersmeet.state.segments"],
+    "pipeline_files": ["watersmeet.pipelines"],
+}
+LONGEST_INPUT = 8192
+
+
+def state_bytes(data: bytes) -> None:
+    """Bytes as a header, as a body under a checksum that fits, and as a segment under its own: read, or refused."""
+    from watersmeet.errors import StateError
+    from watersmeet.state import log, segments
+
+    sealed = f"watersmeet-state {log.FORMAT} {zlib.crc32(data):08x}\n".encode() + data
+    for header in (data, sealed):
+        try:
+            log.Header.unpack(header)
+        except StateError:
+            continue
+    try:
+        segments.unpack(1, data, zlib.crc32(data))
+    except StateError:
+        return
+
+
+def pipeline_files(data: bytes) -> None:
+    """Bytes as the text of a pipeline file: read, or refused."""
+    from watersmeet.errors import PipelineError
+    from watersmeet.pipelines.reader import from_text
+
+    try:
+        from_text(data.decode("utf-8", "replace"), "pipeline.toml", Path("."), {"BROKERS": "127.0.0.1:1"})
+    except PipelineError:
+        return
+
+
+GUIDED: dict[str, Callable[[bytes], None]] = {"state_bytes": state_bytes, "pipeline_files": pipeline_files}
+
+
+def seeds(target: str) -> list[bytes]:
+    """Inputs to begin with: states of a few joins, or the pipelines of the examples."""
+    from random import Random
+
+    from soak import targets
+
+    if target == "pipeline_files":
+        return [text.encode() for text in targets.PIPELINES]
+    chance, found = Random(1), []
+    for _ in range(40):
+        *_, store = targets.Kept.some(chance)
+        header = store.header or b""
+        found += [header, header.partition(b"\n")[2], *store.segments.values()]
+    return [one for one in found if len(one) <= LONGEST_INPUT]
+
+
+def run(results: Path, *, runs: int, seed: int, wanted: list[str]) -> dict[str, Any]:
+    """So many runs of each target, in processes of their own; what is known of all targets by now."""
+    if find_spec("atheris") is None:
+        raise SystemExit("atheris is not installed here: python -m pip install --group fuzz")
+    known: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
+    for target in wanted:
+        with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+            for number, seed_input in enumerate(seeds(target)):
+                (Path(folder) / str(number)).write_bytes(seed_input)
+            options = [f"-runs={runs}", f"-seed={seed}", f"-max_len={LONGEST_INPUT}", f"-artifact_prefix={folder}/"]
+            command = [sys.executable, "-m", "soak.guided", target, *options, folder]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
+            known[target] = {"seed": seed} | outcome(done.stderr, done.returncode)
+        results.write_text(json.dumps(known, indent=1) + "\n")
+    return known
+
+
+def outcome(said: str, code: int) -> dict[str, Any]:
+    """Runs, seconds and places reached, of what the fuzzer said; its last words if it found something."""
+    through = re.search(r"Done (\d+) runs in (\d+) second", said)
+    reached = re.findall(r"cov: (\d+)", said)
+    runs, seconds = (int(through[1]), int(through[2])) if through else (0, 0)
+    fine = code == 0 and through is not None
+    return {
+        "runs": runs,
+        "seconds": seconds,
+        "places": [int(reached[0]), int(reached[-1])] if reached else [],
+        "finding": None if fine else f"ended with {code}: {said[-2000:]}",
+    }
+
+
+def main(target: str, options: list[str]) -> None:
+    import atheris
+
+    with atheris.instrument_imports(include=WATCHED[target]):
+        from watersmeet.pipelines import reader
+        from watersmeet.state import log, segments
+    assert all((reader, log, segments)), "imported to be watched"
+    atheris.Setup([sys.argv[0], *options], GUIDED[target])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
