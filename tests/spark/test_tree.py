@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -80,6 +81,31 @@ def test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close(spark: Spark
     assert sum(m["purged"] for m in told.metrics) > 0, "closings of a and b reach the rows of c"
     announced = [r["row"] for r in rows if r["kind"] == "punctuation" and "key" in r["row"]]
     assert len(announced) == len(set(announced))
+
+
+def test_late_rows_and_violations_of_inner_operators_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """a meets b on x, what they give meets c on y: a and b are streams of the inner operator. Over a restart."""
+    columns = {"a": "x long", "b": "x long, y long", "c": "y long"}
+    feeds = {n: Feed(spark, tmp_path / n, f"{keys}, {n}_ts timestamp, {n}_n long") for n, keys in columns.items()}
+    closing = {"a": wm.when("a_n < 0", on="x")}
+    rows = {
+        "a": ([(1, 100 * SECOND, 0), (2, 100 * SECOND, -1)], [(1, 10 * SECOND, 1), (2, 101 * SECOND, 2)]),
+        "b": ([(1, 7, 100 * SECOND, 0)], [(1, 7, 10 * SECOND, 1)]),
+        "c": ([(7, 100 * SECOND, 0)], [(7, 10 * SECOND, 1)]),
+    }
+    found: list[dict[str, Any]] = []
+    for batch in (0, 1):
+        for n, feed in feeds.items():
+            feed.add_rows(rows[n][batch])
+        streams = (
+            wm.stream(f.stream(), time=f"{n}_ts", window="20 seconds", punctuation=closing.get(n), name=n)
+            for n, f in feeds.items()
+        )
+        joined = wm.join(*streams, on=["a.x = b.x", "b.y = c.y"])
+        found += run(joined.tagged, tmp_path / "checkpoint").table.to_pylist()
+    assert [(r["a_n"], r["b_n"], r["c_n"]) for r in found if r["kind"] == "result"] == [(0, 0, 0)]
+    told = [(r["kind"], r["stream"], json.loads(r["row"])[f"{r['stream']}_n"]) for r in found if r["stream"]]
+    assert sorted(told) == [("late", "a", 1), ("late", "b", 1), ("late", "c", 1), ("violation", "a", 2)]
 
 
 def test_the_added_column_must_not_clash(spark: SparkSession, tmp_path: Path) -> None:

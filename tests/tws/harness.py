@@ -19,9 +19,10 @@ from tests.oracle import Row, Scenario, row_of, rows_of
 from watersmeet.joins.reference import Tuple
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import worker_cache
+from watersmeet.spark.kinds import KIND, LATE, NOTE, RESULT, STATS
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import KIND, LATE, NOTE, RESULT, STATS, ShardProcessor, SheetReader
+from watersmeet.spark.processor import ShardProcessor, SheetReader
 from watersmeet.state.log import Header, MemoryStore
 
 

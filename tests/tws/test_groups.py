@@ -18,9 +18,10 @@ from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model.grouping import Bucket, GroupedQuery
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.group_packing import GroupPacker, GroupProcessor
+from watersmeet.spark.kinds import KIND, LATE, RESULT
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import KIND, LATE, RESULT, ShardProcessor
+from watersmeet.spark.processor import ShardProcessor
 
 pytestmark = pytest.mark.tws
 

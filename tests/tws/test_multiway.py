@@ -24,7 +24,7 @@ from watersmeet.joins.reference_rules import News
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow, TimeWindow, Window
 from watersmeet.spark import worker_cache
-from watersmeet.spark.processor import LATE, PUNCTUATION, STATS, VIOLATION
+from watersmeet.spark.kinds import LATE, PUNCTUATION, STATS, VIOLATION
 
 pytestmark = pytest.mark.tws
 

@@ -24,10 +24,10 @@ from watersmeet.joins import holding
 from watersmeet.joins.wo_join import WOJoin
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark import worker_cache
+from watersmeet.spark.kinds import RESULT, STATS
 from watersmeet.spark.measuring import measuring_of
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import RESULT, STATS
 from watersmeet.state import disorder
 from watersmeet.state.log import MemoryStore
 from watersmeet.state.shards import Home

@@ -23,9 +23,9 @@ from tests.tws.harness import Shards, Task, keyless, late_at, late_rows, packed,
 from watersmeet.errors import StateCorruptError, StateError, StateFormatError, StateMismatchError, WatersmeetError
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
+from watersmeet.spark.kinds import NOTE
 from watersmeet.spark.packing import one
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import NOTE
 from watersmeet.state.log import MemoryStore
 
 pytestmark = pytest.mark.tws

@@ -39,9 +39,9 @@ from watersmeet.joins.reference_rules import News
 from watersmeet.model.punctuations import Heartbeat, Ordered, Promise, Punctuation, Range, Unique, Value
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.spark import processor, worker_cache
+from watersmeet.spark.kinds import RESULT, STATS
 from watersmeet.spark.packing import PACKED, Packer
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import RESULT, STATS
 from watersmeet.state import log, stream_state, value_lists
 from watersmeet.state.cache import TAKEN, Cache
 from watersmeet.state.log import MemoryStore

@@ -39,9 +39,9 @@ from watersmeet.model.punctuations import (
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.inbox import Inbox
+from watersmeet.spark.kinds import LATE, PUNCTUATION, RESULT, STATS, VIOLATION
 from watersmeet.spark.packing import PACKED, ROWS, Packer, Signed
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import LATE, PUNCTUATION, RESULT, STATS, VIOLATION
 from watersmeet.spark.punctuations import flag, part
 from watersmeet.state import remembered
 from watersmeet.state.log import MemoryStore

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from watersmeet.errors import QueryError
 from watersmeet.spark.counters import METRICS, counters, summed
-from watersmeet.spark.processor import KIND, NOTE, STATS
+from watersmeet.spark.kinds import KIND, NOTE, STATS
 
 #: Of a running query: its `lastProgress`, one of its `recentProgress`, or the same as a dictionary.
 Progress = StreamingQueryProgress | Mapping[str, Any]

@@ -15,7 +15,7 @@ from watersmeet.errors import QueryError
 from watersmeet.model.predicate_parser import parse
 from watersmeet.model.predicates import Predicate
 from watersmeet.model.queries import StreamSpec, columns_of
-from watersmeet.spark.processor import KIND, RESULT
+from watersmeet.spark.kinds import KIND, RESULT
 from watersmeet.spark.streams import Stream
 
 Condition = str | Column

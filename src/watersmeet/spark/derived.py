@@ -3,7 +3,7 @@
 Results are tuples with the event time of their newest part. A finished key is a closing; it is effective at once,
 after the rows of its batch. A range that a shard has finished is about that shard's keys, so it goes to the same shard
 of the further join, and only where that joins on the same key. Progress comes by heartbeats alone: the least of what
-all shards say in a batch.
+all shards say in a batch. Late and violating rows pass through.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from watersmeet.errors import ColumnError
 from watersmeet.model.windows import RowsWindow
 from watersmeet.spark import operators
 from watersmeet.spark.counters import METRICS
-from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT
+from watersmeet.spark.kinds import KIND, NOTE, PUNCTUATION, RESULT, STATS
 from watersmeet.spark.punctuations import Sign
 from watersmeet.spark.streams import Stream, Upstream, parse_window
 
@@ -37,7 +37,7 @@ def as_stream(joined: Joined, name: str | None, window: str | RowsWindow | int |
             hint=f'rename it before the join: df.withColumnRenamed("{time}", "…").',
         )
     name = name or "_".join(s.name for s in joined.streams)
-    rows = joined._run(f"{METRICS}_{name}").where(F.col(KIND).isin(RESULT, PUNCTUATION))
+    rows = joined._run(f"{METRICS}_{name}").where(F.col(KIND) != STATS)
     times = [operators.quoted(s.time) for s in query.streams if s.time in query.schema.names]
     now = F.greatest(*times) if len(times) > 1 else times[0]
     df = rows.select("*", F.when(F.col(KIND) == RESULT, now).alias(time))

@@ -10,14 +10,14 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from watersmeet.joins.aggregates import Fold
 from watersmeet.joins.group_by import GroupsOf, Partials
 from watersmeet.model.batches import NO_TIME, Batch, no_rows
 from watersmeet.model.grouping import GroupedQuery
+from watersmeet.spark.kinds import KIND, NOTE, PUNCTUATION, RESULT, STATS
 from watersmeet.spark.packing import PACKED, one
-from watersmeet.spark.processor import KIND, NOTE, PUNCTUATION, RESULT, STATS, ShardProcessor
+from watersmeet.spark.processor import ShardProcessor
 from watersmeet.state.groups import keys_of
 from watersmeet.state.shards import split
 
@@ -82,14 +82,6 @@ class GroupProcessor(ShardProcessor):
     def __init__(self, query: GroupedQuery, ids: tuple[int, ...], shards: int) -> None:
         super().__init__(query, ids, ended=False, join=GroupsOf(query, shards))
         self.schemas = {GROUPS: Fold(query).schema, NOTES: TOLD, SAID: PROGRESS}
-        self._notes: list[dict[str, Any]] = []
-
-    def handleInputRows(  # type: ignore[override]  # pandas frames, never rows
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
-    ) -> Iterator[pd.DataFrame]:
-        yield from super().handleInputRows(key, rows, timerValues)
-        for kind in sorted({note[KIND] for note in self._notes}):
-            yield self.sheet.notes(kind, [note[NOTE] for note in self._notes if note[KIND] == kind])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         held: dict[int, list[pa.RecordBatch]] = {}
@@ -98,7 +90,7 @@ class GroupProcessor(ShardProcessor):
                 if count:
                     schema = self.schemas[int(kind)]
                     held.setdefault(int(kind), []).append(pa.ipc.read_record_batch(pa.py_buffer(blob), schema))
-        self._notes = [note for batch in held.get(NOTES, []) for note in batch.to_pylist()]
+        self.notes = [(note[KIND], note[NOTE]) for batch in held.get(NOTES, []) for note in batch.to_pylist()]
         said = [(s["shard"], tuple(s["progress"])) for batch in held.get(SAID, []) for s in batch.to_pylist()]
         groups = held.get(GROUPS)
         return [Partials(one(groups) if groups else no_rows(self.schemas[GROUPS]), said=tuple(said))]

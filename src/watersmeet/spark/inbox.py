@@ -24,6 +24,7 @@ from watersmeet.spark.packing import (
     REJECTED,
     ROW_BITS,
     ROWS,
+    TOLD,
     WHERE,
     blob_schema,
     one,
@@ -66,6 +67,10 @@ class Inbox:
             positions,
             self._lags(),
         )
+
+    def told(self) -> list[tuple[int, str]]:
+        """Late and violating rows of the operator whose output the stream is: kind and note."""
+        return [(kind, note) for kind, note in self._tuples(TOLD)]
 
     def _placed(self) -> tuple[pa.RecordBatch, blocks.Blocks | None, Int64s | None]:
         """The rows, the order of the stream's keys, and where the rows stand in it."""

@@ -51,8 +51,8 @@ def join(
     operators find a little more than is asked for (pairs are kept for the shortest window among their parts), and a
     filter behind the last one keeps those combinations of which every tuple is in its window at the time of the newest:
     the result is the definition's. `explain` shows the tree. Windows of rows cannot be asked about afterwards and are
-    refused there. Rows that come late to an inner operator are counted in the progress under its own name
-    (``wm.counters(progress, metrics="watersmeet_a_b")``); `tagged` has those of the last one.
+    refused there. Rows that come late to an inner operator are in `tagged` like all others, and counted in the progress
+    under its own name (``wm.counters(progress, metrics="watersmeet_a_b")``).
 
     `where` is a condition that a combination must fulfil as well, over the columns of all streams (the key is called as
     in the first): one for which it is false or NULL is none, and a row without any other is unmatched. Comparisons and

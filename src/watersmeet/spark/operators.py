@@ -11,17 +11,8 @@ from pyspark.sql.types import BinaryType, ByteType, StringType, StructField, Str
 from watersmeet.errors import ColumnError
 from watersmeet.spark.counters import observed
 from watersmeet.spark.folding import FoldedProcessor
-from watersmeet.spark.processor import (
-    KIND,
-    LATE,
-    NOTE,
-    PUNCTUATION,
-    RESULT,
-    STATS,
-    VIOLATION,
-    ShardProcessor,
-    SheetReader,
-)
+from watersmeet.spark.kinds import KIND, LATE, NOTE, PUNCTUATION, RESULT, STATS, VIOLATION
+from watersmeet.spark.processor import ShardProcessor, SheetReader
 
 #: Columns of `tagged` beside those of a result.
 TAGS = ("kind", "stream", "row", "shard", "shards")

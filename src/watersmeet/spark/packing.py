@@ -23,6 +23,7 @@ from watersmeet.model.batches import BEFORE_ALL, NO_TIME, micros, no_rows
 from watersmeet.model.lags import Lags
 from watersmeet.model.punctuations import Clustered, Ordered
 from watersmeet.model.queries import StreamSpec
+from watersmeet.spark.kinds import KIND, LATE, NOTE, VIOLATION
 from watersmeet.spark.measuring import Measuring
 from watersmeet.spark.punctuations import TELLER, flag, part
 from watersmeet.state.keys import encode
@@ -48,8 +49,9 @@ PACKED = pa.schema(
 )
 PACKED_DDL = "shard int, stream int, seen bigint, rows bigint, blob binary, kind int"
 #: What a blob holds: rows; keys that the stream has closed; ranges; the newest keys; the largest; heartbeats, ends;
-#: ranges that say nothing because an end of theirs is NULL; blocks of keys in their order; lags.
-ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS, REJECTED, BLOCKS, LAGS = range(9)
+#: ranges that say nothing because an end of theirs is NULL; blocks of keys in their order; lags; late and violating
+#: rows of the operator whose output this is.
+ROWS, KEYS, RANGES, NEWEST, LARGEST, BEATS, REJECTED, BLOCKS, LAGS, TOLD = range(10)
 
 
 def blob_schema(kind: int, spec: StreamSpec, measuring: Measuring = Measuring.NOTHING) -> pa.Schema:
@@ -70,6 +72,8 @@ def blob_schema(kind: int, spec: StreamSpec, measuring: Measuring = Measuring.NO
             return pa.schema([(name, pa.int64()) for name in ("partition", "first", "last", "least", "largest")])
         case 8:
             return pa.schema([(name, pa.int64()) for name in ("highest", "behind", "count")])
+        case 9:
+            return pa.schema([("kind", pa.int32()), ("note", pa.string())])
         case _:
             return pa.schema([*keys, time])
 
@@ -93,7 +97,8 @@ class Packer:
     """Packs rows and punctuations of stream number `index` for the shards `ids`. A function for `mapInArrow`.
 
     Rows and closed keys go to the shard of their key, everything else to all shards. With `tuples` false all rows that
-    are not punctuations are left out: the DataFrame is one of punctuations only.
+    are not punctuations are left out: the DataFrame is one of punctuations only. With `passes` it is what another
+    operator says: its late and violating rows are no tuples, and go through the first shard.
     """
 
     spec: StreamSpec
@@ -103,10 +108,13 @@ class Packer:
     tuples: bool = True
     measuring: Measuring = Measuring.NOTHING
     partition: int | None = None  # else Spark knows it
+    passes: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sent, before = False, 0
         for rows in gather(batches):
+            if self.passes:
+                rows = yield from self._pass_on(rows)
             if self.signs:
                 rows = yield from self._signs(rows)
             if self.tuples:
@@ -164,6 +172,14 @@ class Packer:
             if isinstance(promise, Ordered):
                 yield self._blobs(keys.filter(_largest(keys.column(0))).sort_by("time").slice(0, 1), None, LARGEST)
 
+    def _pass_on(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
+        """Send late and violating rows of the operator before; gives the others."""
+        told = pc.is_in(rows.column(KIND), pa.array([LATE, VIOLATION], pa.int8()))
+        said = rows.filter(told)
+        if said.num_rows:
+            yield self._blobs(_batch([said.column(KIND), said.column(NOTE)], blob_schema(TOLD, self.spec)), None, TOLD)
+        return rows.filter(pc.invert(told))
+
     def _signs(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
         """Send the punctuations; gives the rows that are none."""
         plain: pa.Array | None = None
@@ -220,7 +236,7 @@ class Packer:
         shards = len(self.ids)
         if kind == RANGES and self.spec.tellers:  # about the keys of the shard that says it
             pieces = [rows.filter(pc.equal(rows.column("teller"), id)) for id in self.ids]
-        elif kind == REJECTED:
+        elif kind in (REJECTED, TOLD):
             pieces = [rows] + [rows.slice(0, 0)] * (shards - 1)
         else:
             pieces = self._split(rows) if kind in (ROWS, KEYS) else [rows] * shards

@@ -26,11 +26,12 @@ from watersmeet.spark.counters import METRICS
 from watersmeet.spark.derived import as_stream
 from watersmeet.spark.explain import Explanation, explain
 from watersmeet.spark.grouping import Grouping, grouping
+from watersmeet.spark.kinds import NOTE
 from watersmeet.spark.measuring import measuring_of
 from watersmeet.spark.oblivious import without_time
 from watersmeet.spark.packing import PACKED_DDL, Packer, Signed
 from watersmeet.spark.placement import shard_ids
-from watersmeet.spark.processor import NOTE, ShardProcessor
+from watersmeet.spark.processor import ShardProcessor
 from watersmeet.spark.punctuations import Sign, with_signs
 from watersmeet.spark.statistics import Given
 from watersmeet.spark.streams import Stream, aligned, same_kind
@@ -102,7 +103,8 @@ class Joined:
         unbounded = source.upstream is not None  # then a join says NULL for an end that is not there
         teller = None if source.upstream is None else F.get_json_object(NOTE, "$.shard")
         df = with_signs(source.df, own, spec.time, kinds, teller) if own else source.df
-        packer = Packer(spec, i, self.ids, _signed(own, unbounded), measuring=measuring_of(self.operator))
+        about: dict[str, Any] = {"measuring": measuring_of(self.operator), "passes": source.upstream is not None}
+        packer = Packer(spec, i, self.ids, _signed(own, unbounded), **about)
         sessions.limit_batches(df)
         parts = [df.mapInArrow(packer, PACKED_DDL)]
         for n, sign in numbered:

@@ -32,6 +32,7 @@ from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark import packing, worker_cache
 from watersmeet.spark.folding import declare
 from watersmeet.spark.inbox import Inbox
+from watersmeet.spark.kinds import KIND, LATE, NOTE, PUNCTUATION, RESULT, STATS, VIOLATION
 from watersmeet.spark.measuring import measuring_of
 from watersmeet.spark.shard_report import about_news, about_states
 from watersmeet.spark.watching import watch
@@ -39,11 +40,6 @@ from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.shards import Home
-
-#: Kinds of rows that leave the operator.
-RESULT, LATE, VIOLATION, PUNCTUATION, STATS = 0, 1, 2, 3, 9
-#: Columns of everything that leaves the operator, called as no column of a user is.
-KIND, NOTE = "watersmeet kind", "watersmeet note"
 
 
 class SparkStore:
@@ -109,6 +105,7 @@ class ShardProcessor(StatefulProcessor):
         self.join = join or HashJoin(query)
         self.on_violation = on_violation
         self.sheet = Sheet(query.schema)
+        self.notes: list[tuple[int, str]] = []  # of rows that were late, or violations, in operators before this one
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.header, self.segments = declare(handle)
@@ -153,6 +150,8 @@ class ShardProcessor(StatefulProcessor):
             said = [_note(shard, None, pattern) for pattern in working.join.output_punctuations()]
             if said:
                 yield self.sheet.notes(PUNCTUATION, said)
+            for kind in sorted({kind for kind, _ in self.notes}):
+                yield self.sheet.notes(kind, [note for of, note in self.notes if of == kind])
             stats: dict[str, Any] = {
                 **counters.as_dict(),
                 **timings.parts,
@@ -174,6 +173,7 @@ class ShardProcessor(StatefulProcessor):
                 frame["stream"], frame["seen"], frame["rows"], frame["blob"], frame["kind"], strict=True
             ):
                 inboxes[int(stream)].put(int(kind), int(seen), int(count), blob)
+        self.notes = [note for inbox in inboxes for note in inbox.told()]
         return [inbox.batch(ended=self.ended) for inbox in inboxes]
 
     def _load_header(self, store: SparkStore, shard: int) -> log.Header:

@@ -21,8 +21,8 @@ from watersmeet.query.reader import read
 from watersmeet.spark import conditions
 from watersmeet.spark.grouping import Grouped
 from watersmeet.spark.joining import join
+from watersmeet.spark.kinds import KIND, NOTE, RESULT
 from watersmeet.spark.pipeline import Joined
-from watersmeet.spark.processor import KIND, NOTE, RESULT
 from watersmeet.spark.punctuations import expression
 from watersmeet.spark.streams import Stream
 

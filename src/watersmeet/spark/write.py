@@ -13,8 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.errors import QueryError
 from watersmeet.spark import operators
 from watersmeet.spark.grouping import Grouped
+from watersmeet.spark.kinds import KIND, LATE, PUNCTUATION, RESULT, VIOLATION
 from watersmeet.spark.pipeline import Joined
-from watersmeet.spark.processor import KIND, LATE, PUNCTUATION, RESULT, VIOLATION
 
 #: A function of (rows, batch number), or a folder for parquet files.
 Sink = Callable[[DataFrame, int], Any] | str | Path
