@@ -58,7 +58,8 @@ def run(results: Path, *, minutes: float, rows: int) -> dict[str, Any]:
         **{"spark.sql.streaming.minBatchesToRetain": "10", "spark.sql.streaming.numRecentProgressUpdates": "20"},
     )
     try:
-        query = _start(spark, rows, folder / "checkpoint")
+        (folder / "signals").mkdir()
+        query = _start(spark, rows, folder / "checkpoint", folder / "signals")
         samples = _watch(query, folder / "checkpoint", minutes * 60)
         query.stop()
     finally:
@@ -79,11 +80,11 @@ def run(results: Path, *, minutes: float, rows: int) -> dict[str, Any]:
     return outcome
 
 
-def _start(spark: Any, rows: int, checkpoint: Path) -> Any:
+def _start(spark: Any, rows: int, checkpoint: Path, signals: Path) -> Any:
     spark.dataSource.register(EndlessSource)
     streams = []
     for s in "ab":
-        df = spark.readStream.format("endless").option("stream", s).option("rows", rows).load()
+        df = spark.readStream.format("endless").options(stream=s, rows=rows, signals=str(signals)).load()
         closes = wm.when(f"{s}_closing", low=f"{s}_low", high=f"{s}_high")
         idle = f"{IDLE_AFTER} seconds" if s == "b" else None
         streams.append(

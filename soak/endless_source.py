@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -70,10 +72,15 @@ class Piece(InputPartition):
 
 @dataclass
 class Reader(DataSourceStreamReader):
-    """Always one batch more, as soon as the last one is taken, but for the pauses."""
+    """Always one batch more, as soon as the last one is taken, but for the pauses.
+
+    Both streams go on in the same batch after a pause: Spark asks them in turn, and the one that it asks first says, by
+    a file in `signals`, that the pause is over. Clocks of their own would set one of them a batch ahead, for good.
+    """
 
     stream: str
     rows: int
+    signals: Path
     _paused: dict[int, float] = field(default_factory=dict)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's names
@@ -84,11 +91,18 @@ class Reader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         batch = start["batch"]
-        if batch % CYCLE == PAUSE:
-            since = self._paused.setdefault(batch, time.monotonic())
-            if time.monotonic() < since + PAUSE_SECONDS:
-                return start
+        if batch % CYCLE == PAUSE and not self._over(batch):
+            return start
         return {"batch": batch + 1}
+
+    def _over(self, batch: int) -> bool:
+        first, over = self.signals / f"{batch}-first", self.signals / f"{batch}-over"
+        with suppress(FileExistsError), first.open("x") as file:
+            file.write(self.stream)
+            self._paused[batch] = time.monotonic()
+        if batch in self._paused and time.monotonic() > self._paused[batch] + PAUSE_SECONDS:
+            over.touch()
+        return over.exists()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Piece]:
         return [Piece(batch, part) for batch in range(start["batch"], end["batch"]) for part in range(PARTS)]
@@ -115,7 +129,7 @@ def _time(micros: Ints) -> pa.Array:
 
 
 class EndlessSource(DataSource):
-    """The format `endless`; options `stream` ("a" or "b") and `rows` (of a steady batch)."""
+    """The format `endless`; options `stream` ("a" or "b"), `rows` (of a steady batch), `signals` (a folder)."""
 
     @classmethod
     def name(cls) -> str:
@@ -125,4 +139,4 @@ class EndlessSource(DataSource):
         return DDL.format(s=self.options["stream"])
 
     def streamReader(self, schema: object) -> Reader:  # noqa: N802
-        return Reader(self.options["stream"], int(self.options["rows"]))
+        return Reader(self.options["stream"], int(self.options["rows"]), Path(self.options["signals"]))
