@@ -23,7 +23,7 @@ from watersmeet.model.batches import BEFORE_ALL, NO_TIME, micros, no_rows
 from watersmeet.model.lags import Lags
 from watersmeet.model.punctuations import Clustered, Ordered
 from watersmeet.model.queries import StreamSpec
-from watersmeet.spark.kinds import KIND, LATE, NOTE, VIOLATION
+from watersmeet.spark.kinds import KIND, LATE, NOTE, RESULT, VIOLATION
 from watersmeet.spark.measuring import Measuring
 from watersmeet.spark.punctuations import TELLER, flag, part
 from watersmeet.state.keys import encode
@@ -113,10 +113,10 @@ class Packer:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sent, before = False, 0
         for rows in gather(batches):
-            if self.passes:
-                rows = yield from self._pass_on(rows)
             if self.signs:
                 rows = yield from self._signs(rows)
+            if self.passes:
+                rows = yield from self._pass_on(rows)
             if self.tuples:
                 sent = True
                 before = yield from self._rows(rows, before)
@@ -173,12 +173,12 @@ class Packer:
                 yield self._blobs(keys.filter(_largest(keys.column(0))).sort_by("time").slice(0, 1), None, LARGEST)
 
     def _pass_on(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
-        """Send late and violating rows of the operator before; gives the others."""
+        """Send late and violating rows of the operator before; gives its results. Other punctuations end here."""
         told = pc.is_in(rows.column(KIND), pa.array([LATE, VIOLATION], pa.int8()))
         said = rows.filter(told)
         if said.num_rows:
             yield self._blobs(_batch([said.column(KIND), said.column(NOTE)], blob_schema(TOLD, self.spec)), None, TOLD)
-        return rows.filter(pc.invert(told))
+        return rows.filter(pc.equal(rows.column(KIND), RESULT))
 
     def _signs(self, rows: pa.RecordBatch) -> Generator[pa.RecordBatch, None, pa.RecordBatch]:
         """Send the punctuations; gives the rows that are none."""
