@@ -123,14 +123,15 @@ def endless_part(outcome: dict[str, Any] | None, pictures: Path) -> str:
     sampled = {s["batch"]: s["rows_in"] for s in samples}
     seconds = samples[-1]["at"] - samples[0]["at"]
     batches = samples[-1]["batch"] - samples[0]["batch"]
+    rate = sum(sampled.values()) / len(sampled) * batches / max(seconds, 1)
     exact = sum(p["state"] == p["predicted"] for p in outcome["predicted"])
+    compared = len(outcome["predicted"])
     grown = endless.flat(outcome)
     rows = [[f"`{name}`", f"{ratio:.3f}"] for name, ratio in outcome["growth"].items()]
     said = f"Grown by more than {endless.MOST_GROWTH - 1:.0%}: {', '.join(grown)}." if grown else "Nothing has grown."
     return (
-        f"{outcome['minutes']:g} minutes, {batches:,} batches, about "
-        f"{sum(sampled.values()) / len(sampled) * batches / max(seconds, 1):,.0f} rows a second, pauses included, by the "
-        f"batches that were sampled. In {exact} of {len(outcome['predicted'])} samples the state had exactly as many "
+        f"{outcome['minutes']:g} minutes, {batches:,} batches, about {rate:,.0f} rows a second, pauses included, by "
+        f"the batches that were sampled. In {exact} of {compared} samples the state had exactly as many "
         f"tuples as predicted. {said}\n\n![Memory, state, rows and files over the run](pictures/endless.svg)\n\n"
         + _table(["figure", "last third of the run over the middle third (medians)"], rows)
     )
