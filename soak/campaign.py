@@ -57,15 +57,15 @@ def run(results: Path, *, count: int, seed: int, minutes: float | None, kinds: l
                 for planned in block:
                     if time.monotonic() > deadline:
                         return done
-                    outcome = one(planned, seed, machine, Path(scratch))
+                    outcome = one(planned, seed, machine, Path(scratch), keep=results.parent / "kept")
                     append(results, outcome)
                     done.append(outcome)
                     print(line(outcome), flush=True)
     return done
 
 
-def one(planned: Planned, seed: int, machine: Machine, scratch: Path) -> dict[str, Any]:
-    """One fault and what was seen."""
+def one(planned: Planned, seed: int, machine: Machine, scratch: Path, keep: Path) -> dict[str, Any]:
+    """One fault and what was seen. What it leaves is removed, or kept for a look if it did not end as it should."""
     folder = scratch / f"{planned.number:04d}-{planned.kind}"
     chance = Random(seed_of(seed, planned.number, planned.kind))
     trial = Trial(planned.kind, folder, planned.case, chance, machine)
@@ -84,8 +84,8 @@ def one(planned: Planned, seed: int, machine: Machine, scratch: Path) -> dict[st
     machine.driver.traps.clear()
     if outcome not in GOOD:  # a driver that hangs must not take the next trial down
         machine.driver.kill()
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(folder, keep / f"{seed}-{folder.name}", dirs_exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return {
         "seed": seed,
         "number": planned.number,

@@ -12,9 +12,12 @@ import sys
 import time
 import traceback
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from soak.processes import ROOT, environment
 from soak.trial import seed_of
@@ -41,31 +44,40 @@ def run(results: Path, *, cases: int, seed: int, wanted: list[str], jobs: int = 
     """All chunks that are not in the file yet, `jobs` at a time; each is written down when it is through."""
     results.parent.mkdir(parents=True, exist_ok=True)
     known = {(r["target"], r["seed"], r["first"]) for r in read(results)}
-    left = [c for c in chunks(cases, wanted) if (c[0], seed, c[1]) not in known]
-    running: list[tuple[subprocess.Popen[str], tuple[str, int, int], float]] = []
+    planned = chunks(cases, wanted)
+    left = [c for c in planned if (c[0], seed, c[1]) not in known]
     done = []
-    while left or running:
-        while left and len(running) < jobs:
-            chunk = left.pop(0)
-            command = [sys.executable, "-m", "soak.fuzzing", chunk[0], str(seed), str(chunk[1]), str(chunk[2])]
-            env = environment(PYTHONFAULTHANDLER="1")
-            pipe = subprocess.PIPE
-            process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env, cwd=ROOT)
-            running.append((process, chunk, time.monotonic()))
-        process, chunk, began = running.pop(0)
+    bar = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TextColumn("cases"))
+    with bar as progress, ThreadPoolExecutor(jobs) as pool:
+        shown = progress.add_task("fuzzing", total=sum(c[2] for c in planned))
+        progress.advance(shown, sum(c[2] for c in planned if c not in left))
         try:
-            out, errors = process.communicate(timeout=max(0.1, LONGEST - (time.monotonic() - began)))
-            found = json.loads(out.splitlines()[-1]) if process.returncode == 0 and out else None
-            outcome = found or _ended(chunk, f"the interpreter ended with {process.returncode}: {errors[-2000:]}")
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            outcome = _ended(chunk, f"not through after {LONGEST:.0f} seconds")
-        outcome |= {"target": chunk[0], "seed": seed, "first": chunk[1], "seconds": round(time.monotonic() - began, 1)}
-        with results.open("a") as file:
-            file.write(json.dumps(outcome) + "\n")
-        done.append(outcome)
+            for running in as_completed([pool.submit(_in_a_process, c, seed) for c in left]):
+                outcome = running.result()
+                with results.open("a") as file:
+                    file.write(json.dumps(outcome) + "\n")
+                done.append(outcome)
+                progress.advance(shown, outcome["cases"])
+        finally:
+            pool.shutdown(cancel_futures=True)
     return done
+
+
+def _in_a_process(chunk: tuple[str, int, int], seed: int) -> dict[str, Any]:
+    """A chunk and how it went; its process may have crashed or hung."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "soak.fuzzing", chunk[0], str(seed), str(chunk[1]), str(chunk[2])]
+    env = environment(PYTHONFAULTHANDLER="1")
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, timeout=LONGEST)
+        if ended.returncode == 0 and ended.stdout:
+            outcome = json.loads(ended.stdout.splitlines()[-1])
+        else:
+            outcome = _ended(chunk, f"the interpreter ended with {ended.returncode}: {ended.stderr[-2000:]}")
+    except subprocess.TimeoutExpired:
+        outcome = _ended(chunk, f"not through after {LONGEST:.0f} seconds")
+    took = round(time.monotonic() - began, 1)
+    return outcome | {"target": chunk[0], "seed": seed, "first": chunk[1], "seconds": took}
 
 
 def _ended(chunk: tuple[str, int, int], how: str) -> dict[str, Any]:

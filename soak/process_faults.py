@@ -98,6 +98,20 @@ def driver_at_random(trial: Trial) -> None:
 
 
 @local
+def driver_source_ahead(trial: Trial) -> None:
+    """kill -9 the driver after a source has noted a file and before the offset log has the batch: two files are one."""
+    begin(trial)
+    jvm, before = trial.driver.jvm(), trial.noted()
+    sources = trial.chance.randint(1, len(before))
+    trial.hand_out()
+    wait_for("files noted", lambda: sum(trial.noted()) >= sum(before) + sources, 60, between=0)
+    kill(jvm)
+    trial.kill_driver()
+    ahead = [n - o for n, o in zip(trial.noted(), trial.planned(), strict=True)]
+    trial.seen.append(f"sources ahead by {ahead} files, batch {trial.committed()}")
+
+
+@local
 def driver_state_written(trial: Trial) -> None:
     """kill -9 the driver while a task has written its state and the batch is not committed."""
     begin(trial)

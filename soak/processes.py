@@ -26,7 +26,7 @@ class TooLongError(Exception):
     """Something that should have happened did not."""
 
 
-def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
+def wait_for(what: str, look: Callable[[], T | None], seconds: float, between: float = BETWEEN_LOOKS) -> T:
     """Look again and again until there is something to see."""
     deadline = time.monotonic() + seconds
     while True:
@@ -35,7 +35,7 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
             return found
         if time.monotonic() > deadline:
             raise TooLongError(f"{what}: not within {seconds:.0f} seconds")
-        time.sleep(BETWEEN_LOOKS)
+        time.sleep(between)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -132,6 +133,17 @@ class Trial:
         """Batches in the commit log."""
         folder = self.checkpoint / "commits"
         return sum(f.name.isdigit() for f in folder.iterdir()) if folder.exists() else 0
+
+    def noted(self) -> list[int]:
+        """Files that Spark has noted of each source, whether a batch has them yet or not."""
+        logs = [self.checkpoint / "sources" / str(n) for n in range(len(cases.CASES[self.case].streams))]
+        return [sum(name.isdigit() for name in os.listdir(log)) for log in logs]
+
+    def planned(self) -> list[int]:
+        """Files of each source that batches have, by the offset log."""
+        log = self.checkpoint / "offsets"
+        last = max((f for f in log.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
+        return [json.loads(line)["logOffset"] + 1 for line in last.read_text().splitlines()[2:]]
 
     def after(self, batches: int) -> None:
         """Wait until so many batches are committed."""

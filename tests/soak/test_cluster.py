@@ -18,7 +18,7 @@ def test_executors_are_killed_and_replaced(tmp_path: Path) -> None:
     with Machine(tmp_path / "machine", clustered=True) as machine:
         assert wait_for("three executors", lambda: len(machine.executors()) == 3, 60)
         before = {p.pid for p in machine.executors()}
-        outcome = campaign.one(Planned(0, "executor-state-written", "full"), 5, machine, tmp_path)
+        outcome = campaign.one(Planned(0, "executor-state-written", "full"), 5, machine, tmp_path, tmp_path / "kept")
         assert outcome["outcome"] == "exact", outcome
         assert wait_for("a replacement", lambda: len(machine.executors()) == 3, 60)
         assert {p.pid for p in machine.executors()} != before

@@ -1,15 +1,17 @@
-"""A dozen faults for real, and what the soak makes of them; the full run is `./run soak`."""
+"""A dozen faults and more for real, and what the soak makes of them; the full run is `./run soak`."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from soak import campaign, faults, report
+from soak.trial import Trial
 
 #: Kinds in which each part of the system dies once, in an order that starts few drivers.
-DOZEN = (
+SOME = (
     "worker-at-random",
     "worker-state-written",
     "worker-cache-kept",
@@ -19,6 +21,7 @@ DOZEN = (
     "cache-torn",
     "source-stopped",
     "driver-before-commit",
+    "driver-source-ahead",
     "driver-state-written",
     "changelog-flipped",
     "disk-full",
@@ -41,13 +44,33 @@ def test_every_kind_says_what_it_does() -> None:
 @pytest.mark.more
 def test_a_dozen_faults(tmp_path: Path) -> None:
     results = tmp_path / "faults.jsonl"
-    done = campaign.run(results, count=len(DOZEN), seed=3, minutes=None, kinds=list(DOZEN))
-    assert {d["kind"] for d in done} == set(DOZEN)
+    done = campaign.run(results, count=len(SOME), seed=3, minutes=None, kinds=list(SOME))
+    assert {d["kind"] for d in done} == set(SOME)
     bad = [d for d in done if d["outcome"] not in campaign.GOOD]
     assert not bad
+    assert not (tmp_path / "kept").exists()
     assert sum(d["outcome"].endswith("exact") for d in done) >= 10
     assert campaign.read(results) == done
-    assert campaign.run(results, count=len(DOZEN), seed=3, minutes=None, kinds=list(DOZEN)) == [], "it goes on behind"
+    assert campaign.run(results, count=len(SOME), seed=3, minutes=None, kinds=list(SOME)) == [], "it goes on behind"
     table = report.fault_table(done)
-    assert f"{len(DOZEN)} faults of {len(DOZEN)} kinds" in table
+    assert f"{len(SOME)} faults of {len(SOME)} kinds" in table
     assert "0 did not end as they should" in table
+
+
+@pytest.mark.more
+def test_what_is_lost_or_doubled_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The soak itself: with a file of results taken away and one of late rows doubled, it says so."""
+
+    def spoilt(trial: Trial) -> None:
+        trial.must_finish()
+        (parts, late) = (sorted((trial.folder / what).glob("batch=*/*.parquet")) for what in ("results", "late"))
+        max(parts, key=lambda part: part.stat().st_size).unlink()
+        largest = max(late, key=lambda part: part.stat().st_size)
+        shutil.copy(largest, largest.with_name("again.parquet"))
+
+    monkeypatch.setitem(faults.LOCAL, "spoilt", spoilt)
+    (done,) = campaign.run(tmp_path / "faults.jsonl", count=1, seed=1, minutes=None, kinds=["spoilt"])
+    assert "results lost" in done["outcome"]
+    assert "late rows too many" in done["outcome"]
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert (kept / "checkpoint" / "offsets").is_dir()
