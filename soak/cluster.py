@@ -27,7 +27,9 @@ SETTINGS = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
 }
-WORKERS, CORES, MEMORY = 2, 2, "1200m"
+CORES, MEMORY = 2, "1200m"
+#: Of the two workers. Both are this machine, by two names: Spark gives no task a twin on the host where it runs.
+HOSTS = ("127.0.0.1", "localhost")
 
 
 class Cluster:
@@ -40,9 +42,9 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             self.url = self._start("master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-            for n in range(WORKERS):
+            for n, host in enumerate(HOSTS):
                 sizes = ["--cores", str(CORES), "--memory", MEMORY, "--work-dir", str(self.folder / f"work{n}")]
-                self._start(f"worker{n}", "--host", "127.0.0.1", "--webui-port", "0", *sizes, self.url)
+                self._start(f"worker{n}", "--host", host, "--webui-port", "0", *sizes, self.url)
         except BaseException:
             self.__exit__()
             raise

@@ -8,7 +8,7 @@ from contextlib import suppress
 import psutil
 
 from soak.kinds import begin, held, kill_held, local, on_cluster
-from soak.processes import TooLongError, family, kill, wait_for
+from soak.processes import family, kill, wait_for
 from soak.trial import FILES, Trial
 
 # ---------------------------------------------------------------- Python workers
@@ -241,9 +241,8 @@ def speculation(trial: Trial) -> None:
     begin(trial)
     pid = held(trial, "state-written")
     before = trial.committed()
-    with suppress(TooLongError):
-        wait_for("a twin", lambda: trial.committed() > before, 45)
-    trial.seen.append("the twin won" if trial.committed() > before else "no twin came")
+    wait_for("a twin that commits", lambda: trial.committed() > before, 120)
+    trial.seen.append("the twin won")
     with suppress(psutil.NoSuchProcess):
         trial.seen.append("the loser " + ("is still there" if psutil.Process(pid).is_running() else "is gone"))
     trial.driver.traps.clear()
