@@ -27,7 +27,7 @@ CHUNK = 2_000
 LONGEST = 600.0
 #: Of all cases, so many go to a target (in parts of their sum).
 SHARES = {"two_streams": 30, "several_streams": 15, "state_bytes": 30, "queries": 8, "conditions": 7, "times": 5}
-SHARES |= {"pipeline_files": 5}
+SHARES |= {"pipeline_files": 5, "forged_states": 5}
 
 
 def chunks(cases: int, wanted: list[str]) -> list[tuple[str, int, int]]:

@@ -13,29 +13,30 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
+from random import Random
 from typing import Any
 
 from soak.processes import ROOT, environment
 
-#: What is watched for new paths.
-WATCHED = {
-    "state_bytes": ["watersmeet.state.log", "watersmeet.state.segments"],
-    "pipeline_files": ["watersmeet.pipelines"],
-}
 LONGEST_INPUT = 8192
 
 
 def state_bytes(data: bytes) -> None:
-    """Bytes as a header, as a body under a checksum that fits, and as a segment under its own: read, or refused."""
+    """Bytes as a header, alone and under a checksum that fits, and as a segment: all of the state read, or refused."""
     from watersmeet.errors import StateError
+    from watersmeet.joins import plan
     from watersmeet.state import log, segments
 
+    given, algorithm, options, store = _kept()[0]
     sealed = f"watersmeet-state {log.FORMAT} {zlib.crc32(data):08x}\n".encode() + data
     for header in (data, sealed):
         try:
-            log.Header.unpack(header)
+            log.rebuild(plan(given.query(), algorithm, **options).start(), log.Header.unpack(header), store)
         except StateError:
             continue
     try:
@@ -58,17 +59,23 @@ def pipeline_files(data: bytes) -> None:
 GUIDED: dict[str, Callable[[bytes], None]] = {"state_bytes": state_bytes, "pipeline_files": pipeline_files}
 
 
+@cache
+def _kept() -> list[Any]:
+    """States of a few joins; the segments of the first are what a header is read with."""
+    from soak import targets
+
+    chance = Random(1)
+    return [targets.Kept.some(chance) for _ in range(40)]
+
+
 def seeds(target: str) -> list[bytes]:
     """Inputs to begin with: states of a few joins, or the pipelines of the examples."""
-    from random import Random
-
     from soak import targets
 
     if target == "pipeline_files":
         return [text.encode() for text in targets.PIPELINES]
-    chance, found = Random(1), []
-    for _ in range(40):
-        *_, store = targets.Kept.some(chance)
+    found = []
+    for *_, store in _kept():
         header = store.header or b""
         found += [header, header.partition(b"\n")[2], *store.segments.values()]
     return [one for one in found if len(one) <= LONGEST_INPUT]
@@ -86,12 +93,12 @@ def run(results: Path, *, runs: int, seed: int, wanted: list[str]) -> dict[str, 
             options = [f"-runs={runs}", f"-seed={seed}", f"-max_len={LONGEST_INPUT}", f"-artifact_prefix={folder}/"]
             command = [sys.executable, "-m", "soak.guided", target, *options, folder]
             done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
-            known[target] = {"seed": seed} | outcome(done.stderr, done.returncode)
+            known[target] = {"seed": seed} | outcome(done.stderr, done.returncode, done.stdout)
         results.write_text(json.dumps(known, indent=1) + "\n")
     return known
 
 
-def outcome(said: str, code: int) -> dict[str, Any]:
+def outcome(said: str, code: int, raised: str = "") -> dict[str, Any]:
     """Runs, seconds and places reached, of what the fuzzer said; its last words if it found something."""
     through = re.search(r"Done (\d+) runs in (\d+) second", said)
     reached = re.findall(r"cov: (\d+)", said)
@@ -101,17 +108,19 @@ def outcome(said: str, code: int) -> dict[str, Any]:
         "runs": runs,
         "seconds": seconds,
         "places": [int(reached[0]), int(reached[-1])] if reached else [],
-        "finding": None if fine else f"ended with {code}: {said[-2000:]}",
+        "finding": None if fine else f"ended with {code}: {raised[-1500:]}{said[-500:]}",
     }
 
 
 def main(target: str, options: list[str]) -> None:
     import atheris
 
-    with atheris.instrument_imports(include=WATCHED[target]):
-        from watersmeet.pipelines import reader
-        from watersmeet.state import log, segments
-    assert all((reader, log, segments)), "imported to be watched"
+    from watersmeet import kernels
+
+    for module in iter_modules(kernels.__path__):  # before the rest: what Numba compiles cannot be watched
+        import_module(f"{kernels.__name__}.{module.name}")
+    with atheris.instrument_imports(include=["watersmeet"]):
+        import_module("soak.targets")
     atheris.Setup([sys.argv[0], *options], GUIDED[target])
     atheris.Fuzz()
 

@@ -5,6 +5,8 @@ Anything else, be it another exception, a wrong result or a state that differs, 
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -117,6 +119,51 @@ def state_bytes(chance: Random) -> str:
     if after != before:
         raise AssertionError(f"damage of {'the header' if place is None else 'a segment'} was not noticed")
     return "exact"
+
+
+_VALUES: tuple[Any, ...] = (None, True, -1, 0, 7, 1 << 40, 1 << 70, 0.5, "", "x", [], [7], {}, {"x": 1})
+
+
+@target
+def forged_states(chance: Random) -> str:
+    """Headers with a value put in, taken out or exchanged, under checksums that fit: read, or refused."""
+    given, algorithm, options, whole = Kept.some(chance)
+    store = log.MemoryStore()
+    store.segments = dict(whole.segments)
+    said = json.loads((whole.header or b"").partition(b"\n")[2])
+    for _ in range(chance.choice((1, 1, 2))):
+        _forge(said, chance)
+    body = json.dumps(said).encode()
+    join = plan(given.query(), algorithm, **options).start()
+    try:
+        header = log.Header.unpack(f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body)
+        header.check(given.query(), 0, 1)
+        log.rebuild(join, header, store)
+    except StateError as error:
+        return type(error).__name__
+    return "read"
+
+
+def _forge(said: Any, chance: Random) -> None:
+    """Change one place, however deep."""
+    while True:
+        places = list(said) if isinstance(said, dict) else list(range(len(said)))
+        if not places:
+            return
+        place = chance.choice(places)
+        below = said[place]
+        if isinstance(below, dict | list) and below and chance.random() < 0.8:
+            said = below
+            continue
+        match chance.randrange(3):
+            case 0:
+                del said[place]
+            case 1:
+                other = chance.choice(places)
+                said[place], said[other] = said[other], said[place]
+            case _:
+                said[place] = chance.choice(_VALUES)
+        return
 
 
 def damaged(data: bytes, chance: Random) -> bytes:

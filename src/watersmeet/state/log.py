@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.errors import StateCorruptError, StateFormatError, StateMismatchError
+from watersmeet.errors import MemoryLimitError, StateCorruptError, StateError, StateFormatError, StateMismatchError
 from watersmeet.model.batches import BEFORE_ALL
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.keys import Int64s
@@ -27,6 +28,18 @@ from watersmeet.state.segments import Segment, pack, slices, unpack
 from watersmeet.state.stream_state import Arrivals, StreamState
 
 FORMAT = 1
+#: What may come of reading a state that is none of this format, though its checksums fit.
+UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    StopIteration,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
 #: A working copy may be this many batches behind and still catch up.
 REMEMBERED_VERSIONS = 8
 
@@ -142,16 +155,11 @@ class Header:
                 "the state's header is not what was written (checksum differs).",
                 hint="restore the checkpoint from a copy; nothing was changed.",
             )
-        try:
+        with _of_this_format("header"):
             said = json.loads(body)
             said["segments"] = [Entry(**e) for e in said["segments"]]
             said["versions"] = [Version(**v) for v in said["versions"]]
             return cls(**said)
-        except (ValueError, TypeError, KeyError) as error:
-            raise StateCorruptError(
-                f"the state's header is not a header of this format ({error}).",
-                hint="restore the checkpoint from a copy; nothing was changed.",
-            ) from error
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
@@ -168,6 +176,20 @@ class Header:
                 f"the checkpoint belongs to another query: {'; '.join(changes)}. What it kept is not what this needs.",
                 hint="undo the change, or start from a new checkpoint.",
             )
+
+
+@contextmanager
+def _of_this_format(what: str) -> Iterator[None]:
+    """What cannot be read is refused by name, as what was damaged is."""
+    try:
+        yield
+    except (StateError, MemoryLimitError):
+        raise
+    except UNREADABLE as error:
+        raise StateCorruptError(
+            f"the state's {what} is not one of this format ({type(error).__name__}: {error}).",
+            hint="restore the checkpoint from a copy; nothing was changed.",
+        ) from error
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -219,11 +241,11 @@ def begin(query: JoinQuery, shard: int = 0, shards: int = 1, ids: Sequence[int] 
 
 def rebuild(join: HasState, header: Header, store: Store) -> None:
     """Fill an empty join with everything the header lists."""
-    join.progress[:] = header.progress
-    join.recall(header.notes)
-    for entry in header.segments:
-        _restore(join, entry, store)
-    join.restored()
+    with _of_this_format("content"):
+        _recall(join, header)
+        for entry in header.segments:
+            _restore(join, entry, store)
+        join.restored()
 
 
 def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
@@ -236,18 +258,25 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
         return False
     added = {id for v in missed for id in v.added}
     listed = {entry.id for entry in header.segments}
-    join.progress[:] = header.progress
-    join.recall(header.notes)
-    for entry in header.segments:
-        if entry.id in added:
-            _restore(join, entry, store)
-    join.restored()
+    with _of_this_format("content"):
+        _recall(join, header)
+        for entry in header.segments:
+            if entry.id in added:
+                _restore(join, entry, store)
+        join.restored()
     for i, stream in enumerate(join.streams):
         stream.expire_before(join.alive_from(i))
         for number in stream.segments.empty():
             if stream.segments.parts[number].id not in listed:  # else the next commit removes it from the store, too
                 stream.segments.drop(number)
     return True
+
+
+def _recall(join: HasState, header: Header) -> None:
+    join.progress[:] = map(int, header.progress)
+    if len(join.progress) != len(join.streams):
+        raise ValueError(f"progress of {len(join.progress)} streams, not of {len(join.streams)}")
+    join.recall(header.notes)
 
 
 def read(entry: Entry, store: Store) -> Segment:
@@ -265,6 +294,8 @@ def _restore(join: HasState, entry: Entry, store: Store) -> None:
     if entry.kind in join.apart:
         return
     segment = read(entry, store)
+    if not 0 <= entry.stream < len(join.streams):
+        raise ValueError(f"segment {entry.id} is of stream {entry.stream} of {len(join.streams)}")
     if entry.kind == "rows":
         join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
     else:

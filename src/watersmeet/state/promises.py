@@ -209,4 +209,9 @@ def packed(rows: pa.RecordBatch | None) -> str | None:
 
 
 def unpacked(text: str | None) -> pa.RecordBatch | None:
-    return None if text is None else pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()
+    if text is None:
+        return None
+    try:
+        return pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()
+    except OSError as error:  # by which Arrow says that these bytes are none of its own
+        raise ValueError(f"no Arrow stream: {error}") from error
