@@ -24,8 +24,10 @@ from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import Punctuation, Unique, Value
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
-from watersmeet.state import log
+from watersmeet.state import log, segments
 
+#: Joins of two streams whose results may be texts.
+TEXTUAL = ("hash", "pwjoin", "nested_loop", "general_lazy")
 few = settings(max_examples=max(10, settings().max_examples // 4))
 SCHEMA = [("ts", pa.int64()), ("k", pa.int64()), ("n", pa.int64())]
 
@@ -128,6 +130,33 @@ def test_a_row_that_matches_very_much_comes_out_in_pieces(name: str) -> None:
     assert sum(tables) == 360_000 == join.counters.results
     assert len(tables) > 1
     assert max(tables) <= multiway.CHUNK
+
+
+@pytest.mark.parametrize("where", [None, "a_v > 'a'", "a_v = b_v"])
+@pytest.mark.parametrize(("name", "streams"), [*((n, 2) for n in TEXTUAL), ("general_lazy", 3), ("eager", 3)])
+def test_long_texts_come_out_in_pieces_of_bounded_size(name: str, streams: int, where: str | None) -> None:
+    """Every row has a text of 1,000 letters and 20 partners in each other stream."""
+    kinds = [("ts", pa.int64()), ("k", pa.int64()), ("v", pa.string())]
+    specs = []
+    for n in NAMES[:streams]:
+        schema = pa.schema([(f"{n}_{column}", kind) for column, kind in kinds])
+        specs.append(StreamSpec(n, schema, f"{n}_ts", (f"{n}_k",), TimeWindow(1000)))
+    holds = None if where is None else parse(where, columns_of(tuple(specs)))
+    join = plan(JoinQuery(tuple(specs), where=holds), name).start()
+    many = [(n, 7, "x" * 1000) for n in range(20)]
+
+    def batch(s: StreamSpec) -> Batch:
+        columns = [pa.array(c, kind) for c, (_, kind) in zip(zip(*many, strict=True), kinds, strict=True)]
+        return Batch.of(pa.record_batch(columns, schema=s.schema), s.time)
+
+    nothing = [Batch(no_rows(s.schema), None) for s in specs]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "TABLE_BYTES", 10_000)
+        tables = []
+        for i, one in enumerate(specs):
+            tables += list(join.step([*nothing[:i], batch(one), *nothing[i + 1 :]]))
+    assert sum(t.num_rows for t in tables) == 20**streams == join.counters.results
+    assert max(t.nbytes for t in tables) < 20_000
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

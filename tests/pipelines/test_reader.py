@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import tomllib
 from pathlib import Path
 
@@ -72,6 +73,14 @@ def test_variables_are_put_in_and_never_shown(caplog: pytest.LogCaptureFixture) 
     record = logging.LogRecord("watersmeet", logging.INFO, "", 1, "got %s", ("correct horse",), None)
     assert secrets.Hiding().filter(record)
     assert record.getMessage() == "got ${KAFKA_PASSWORD}"
+    try:
+        raise RuntimeError("no login with correct horse")
+    except RuntimeError:
+        record = logging.LogRecord("watersmeet", logging.ERROR, "", 1, "it failed", (), sys.exc_info())
+    assert secrets.Hiding().filter(record)
+    shown = logging.Formatter().format(record)
+    assert "RuntimeError: no login with ${KAFKA_PASSWORD}" in shown
+    assert "correct horse" not in shown
 
 
 def test_several_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:

@@ -41,6 +41,16 @@ def test_every_kind_says_what_it_does() -> None:
     assert all(faults.about(kind) for kind in campaign.KINDS)
 
 
+#: Kinds that need no new driver: those are in every test run.
+QUICK = ("worker-at-random", "worker-state-written", "worker-in-compaction", "cache-torn")
+
+
+@pytest.mark.spark
+def test_a_few_faults(tmp_path: Path) -> None:
+    done = campaign.run(tmp_path / "faults.jsonl", count=len(QUICK), seed=4, minutes=None, kinds=list(QUICK))
+    assert {d["kind"]: d["outcome"] for d in done} == dict.fromkeys(QUICK, "exact")
+
+
 @pytest.mark.more
 def test_a_dozen_faults(tmp_path: Path) -> None:
     results = tmp_path / "faults.jsonl"

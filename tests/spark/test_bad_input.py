@@ -5,13 +5,18 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
+from hashlib import md5
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
 from tests.spark.feeds import Feed, failure, run
@@ -55,48 +60,89 @@ def test_nan_nulls_zeros_and_the_first_and_last_instant(spark: SparkSession, tmp
     assert late.num_rows == 3, "a row without a time is late, each time"
 
 
-def test_times_of_all_zones_are_one_time(spark: SparkSession, tmp_path: Path) -> None:
-    both = feeds(spark, tmp_path, "string")
+@pytest.mark.parametrize("here", ["UTC", "America/New_York"])
+def test_times_of_all_zones_are_one_time(spark: SparkSession, tmp_path: Path, here: str) -> None:
+    """Stream a has texts with offsets and one without, by the session's clock; b has files of several zones."""
+    a = Feed(spark, tmp_path / "a", "k string, a_ts string, a_v string")
+    b = Feed(spark, tmp_path / "b", "k string, b_ts timestamp, b_v string")
     zones = [timezone(timedelta(hours=h, minutes=m)) for h, m in ((-12, 0), (0, 0), (5, 45), (14, 0))]
-    for s, feed in zip("ab", both, strict=True):
-        kinds = pa.schema([("k", pa.string()), (f"{s}_ts", pa.timestamp("us", "+05:45")), (f"{s}_v", pa.string())])
-        times = [NOON.astimezone(zone) for zone in zones]
-        columns = [[""] * 4, pa.array(times, kinds.field(1).type), ["x" * n for n in range(4)]]
-        feed.add(pa.table(columns, schema=kinds))
-    found = run(joined(both, "0 seconds").df, tmp_path / "checkpoint").table
-    assert found.num_rows == 16, "an empty string is a key, and all these are the same instant"
+    local = NOON.astimezone(ZoneInfo(here)).replace(tzinfo=None)
+    texts = [*(NOON.astimezone(zone).isoformat() for zone in zones), local.isoformat()]
+    a.add_rows([("", text, text) for text in texts])
+    for n, zone in enumerate(("+05:45", "Asia/Tokyo", "UTC", "America/St_Johns")):
+        kinds = pa.schema([("k", pa.string()), ("b_ts", pa.timestamp("us", zone)), ("b_v", pa.string())])
+        b.add(pa.table([[""], pa.array([NOON], kinds.field(1).type), ["x" * n]], schema=kinds))
+    usual = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", here)
+    try:
+        frames = {"a": a.stream().withColumn("a_ts", F.to_timestamp("a_ts")), "b": b.stream()}
+        streams = [wm.stream(df, time=f"{s}_ts", window="0 seconds", name=s) for s, df in frames.items()]
+        found = run(wm.join(*streams, on="k").df, tmp_path / "checkpoint").table
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", usual)
+    wanted = Counter((text, "x" * n) for text in texts for n in range(4))
+    assert values(found) == wanted, "an empty string is a key, and all these are the same instant"
 
 
-def test_empty_batches_and_one_huge_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_batches_and_huge_texts(spark: SparkSession, tmp_path: Path) -> None:
     both = feeds(spark, tmp_path, "string")
-    text = "ü" * (10 << 20)  # 20 MB, larger than a segment
+    text = "ü" * (50 << 20)  # 100 MB, larger than a segment and than a table of results
     both[0].add_rows([])
     both[1].add_rows([])
     both[0].add_rows([(text[:1000], NOON, text), ("", NOON, "")])
     both[1].add_rows([])
     both[0].add_rows([])
-    both[1].add_rows([(text[:1000], NOON, "b"), ("", NOON, None)])
-    out: list[tuple[Any, ...]] = []
-    for batch in run(joined(both).df, tmp_path / "checkpoint").tables:
-        out += [(len(row["a_v"]), row["b_v"]) for row in batch.to_pylist()]
-    assert sorted(out) == [(0, None), (len(text), "b")]
+    both[1].add_rows([(text[:1000], NOON, "b"), ("", NOON, None), (text[:1000], NOON, "c")])
+    df = joined(both).df.selectExpr("length(a_v) AS a_v", "md5(a_v) AS sum", "b_v")
+    found = run(df, tmp_path / "checkpoint").table
+    assert values(found) == Counter([(0, None), (len(text), "b"), (len(text), "c")])
+    assert set(found.column("sum").to_pylist()) == {md5(t.encode()).hexdigest() for t in (text, "")}
+
+
+@pytest.mark.more
+def test_a_huge_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """A million rows of each stream at once."""
+    both, many = feeds(spark, tmp_path, "bigint", "bigint"), 1_000_000
+    for s, feed in zip("ab", both, strict=True):
+        keys = np.random.default_rng(1).permutation(many) if s == "b" else np.arange(many)
+        times = pa.array(np.full(many, int(NOON.timestamp()) * 1_000_000), pa.timestamp("us", "UTC"))
+        feed.add(pa.table({"k": keys, f"{s}_ts": times, f"{s}_v": keys * 3}))
+    df = joined(both).df.where("a_v = b_v").selectExpr("count(*) AS n", "sum(k) AS k")
+    query = df.writeStream.format("memory").queryName("huge").outputMode("complete")
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert spark.table("huge").collect() == [(many, many * (many - 1) // 2)]
 
 
 def test_a_schema_that_changes_under_a_running_query_is_an_error_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    both = feeds(spark, tmp_path, "bigint", "bigint")
+    both, out = feeds(spark, tmp_path, "bigint", "bigint"), tmp_path / "out"
+
+    def start() -> StreamingQuery:
+        writer = (
+            joined(both).df.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        )
+        return writer.start(str(out))
+
+    query = start()
     both[0].add_rows([(1, NOON, 10)])
     both[1].add_rows([(2, NOON, 20)])
-    assert run(joined(both).df, tmp_path / "checkpoint").table.num_rows == 0
+    query.processAllAvailable()
+    assert query.lastProgress is not None
     other = pa.table({"k": ["one"], "a_ts": pa.array([NOON], pa.timestamp("us", "UTC")), "a_v": ["ten"]})
     both[0].add(other)
     both[1].add_rows([(1, NOON, 21)])
-    text = failure(lambda: run(joined(both).df, tmp_path / "checkpoint"))
-    assert "FAILED_READ_FILE" in text or "CANNOT_READ" in text or "ParquetDecodingException" in text or "bigint" in text
+    text = failure(query.processAllAvailable)
+    assert "FAILED_READ_FILE" in text
+    assert not query.isActive
     both[0].files -= 1
     both[0].add_rows([(2, NOON, 11)])  # the file, as it should have been
-    assert values(run(joined(both).df, tmp_path / "checkpoint").table) == Counter([(10, 21), (11, 20)])
+    query = start()
+    query.processAllAvailable()
+    query.stop()
+    assert values(spark.read.parquet(str(out)).toArrow()) == Counter([(10, 21), (11, 20)])
 
 
 def test_a_column_that_is_gone_reads_as_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.dashboard.test_prometheus import parse
 from tests.spark.feeds import Feed, failure
 from watersmeet.dashboard.files import read_events
 from watersmeet.errors import QueryError
+from watersmeet.pipelines import secrets
 
 pytestmark = pytest.mark.spark
 
@@ -163,7 +164,11 @@ def test_groups_in_an_operator_of_their_own_are_told_apart(spark: SparkSession, 
     assert last["state"]["bytes"] == last["counters"]["state_bytes"] + last["operators"]["groups"]["state_bytes"]
 
 
-def test_a_query_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_fails_says_so_without_secrets(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_read", {})
+    secrets.filled("${WORD}", {"WORD": "brought a tuple"})  # as if this were a password
     joined, path = House(spark, tmp_path).join(on_violation="error"), tmp_path / "events.jsonl"
     with wm.monitor(joined, events=path):
         text = failure(lambda: finish(start(joined.df, tmp_path / "checkpoint")))
@@ -171,6 +176,7 @@ def test_a_query_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> None
     ended = read_events(path)[-1]
     assert ended["kind"] == "ended"
     assert "against a punctuation" in ended["error"]
+    assert "`b` ${WORD} with" in ended["error"]
 
 
 def test_what_goes_wrong_in_the_monitor_does_not_reach_the_query(

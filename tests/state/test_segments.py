@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.oracle import Scenario, rows_of, scenarios
 from watersmeet.errors import StateCorruptError
 from watersmeet.state import segments
-from watersmeet.state.segments import Segment, Segments, pack, slices, unpack
+from watersmeet.state.segments import Segment, Segments, pack, pieces, slices, tables, unpack, widths
 
 
 def table(*numbers: int) -> pa.RecordBatch:
@@ -115,3 +115,33 @@ def test_rows_are_taken_from_several_segments() -> None:
         {"text": "20", "n": 20},
         {"text": "12", "n": 12},
     ]
+
+
+WORDS = st.lists(st.none() | st.text(max_size=9), min_size=1, max_size=20)
+
+
+@given(words=WORDS, drop=st.integers(0, 5), data=st.data())
+def test_widths_are_the_bytes_of_texts_and_no_others(words: list[str | None], drop: int, data: st.DataObject) -> None:
+    some = [pa.array(words), pa.array(words, pa.large_string()), pa.array(range(len(words)))]
+    whole = pa.record_batch(some, names=["small", "large", "number"]).slice(min(drop, len(words) - 1))
+    which = np.array(data.draw(st.lists(st.integers(0, whole.num_rows - 1), max_size=9)), np.int32)
+    kept = whole.column(0).to_pylist()
+    assert widths(whole, which).tolist() == [2 * len((kept[n] or "").encode()) for n in which]
+    parts = Segments()
+    parts.put(3, Segment(0, whole, 1, 0), 1)
+    parts.put(5, Segment(1, whole, 1, 0), 1)
+    numbers = np.array([3, 5] * which.size, np.int32)
+    assert (parts.widths(numbers, np.repeat(which, 2), ["small"]) * 2 == np.repeat(widths(whole, which), 2)).all()
+
+
+@given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=30))
+def test_pieces_are_all_of_it_in_order_and_bounded(sizes: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "TABLE_BYTES", 20)
+        some = [sizes[s] for s in pieces(np.array(sizes, np.int64))]
+        (shared,) = pa.table({"n": sizes}).to_batches()
+        parts = list(tables(pa.Table.from_batches([shared])))
+    assert [n for part in some for n in part] == sizes
+    assert all(part and (len(part) == 1 or sum(part) < 20 + 30) for part in some)
+    assert pa.concat_tables(parts).column("n").to_pylist() == sizes
+    assert all(part.nbytes <= 20 for part in parts)

@@ -18,6 +18,7 @@ from watersmeet.kernels import lists
 from watersmeet.kernels import multiway as kernel
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s
+from watersmeet.state.segments import widths
 
 _NONE = np.empty(0, np.int64)
 
@@ -96,7 +97,10 @@ class RunningGeneralLazy(RunningMultiway):
         start = Partial(np.arange(which.size), {}, times, self._limits(i, which))
         given = np.zeros(which.size, np.int64)
         for found in self._combinations(start, others, nodes):
-            yield from self._fitting_rows(found.rows, given, partial(self._beside, i, which, found))
+            about = (i, which, found)
+            yield from self._fitting_rows(
+                found.rows, given, partial(self._beside, *about), partial(self._widths_beside, *about)
+            )
 
     def _beside(self, i: int, which: Int64s, found: Partial, kept: Int64s) -> pa.Table:
         """Of the combinations found those in the places `kept`: a new row of stream i, not stored yet, and tuples of
@@ -109,6 +113,13 @@ class RunningGeneralLazy(RunningMultiway):
             else:
                 columns += self.own[j].take(found.slots[j][kept], self._wanted(j)).columns
         return pa.table(columns, names=self.query.schema.names)
+
+    def _widths_beside(self, i: int, which: Int64s, found: Partial, kept: Int64s) -> Int64s:
+        """Bytes of such combinations in columns of any length."""
+        out = widths(self.arrivals[i].rows.select(self._wanted(i)), which[found.rows[kept]])
+        for j in found.slots:
+            out += self.own[j].widths(found.slots[j][kept], self._wanted(j))
+        return out
 
     def _combinations(self, begun: Partial, others: list[int], nodes: dict[int, Int64s]) -> Iterator[Partial]:
         """Level by level, depth first: never more than a chunk at each level."""

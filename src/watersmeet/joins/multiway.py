@@ -22,6 +22,7 @@ from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s
 from watersmeet.state.log import Delta, Entry
+from watersmeet.state.segments import of_any_length, pieces
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -158,11 +159,24 @@ class RunningMultiway(PromisingJoin):
         spec = self.query.streams[j]
         return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
 
-    def _fitting_rows(self, rows: Int64s, given: Int64s, made: Callable[[Int64s], pa.Table]) -> Iterator[pa.Table]:
+    def _widths(self, slots: Sequence[Int64s]) -> Int64s:
+        """Bytes of such combinations in columns of any length."""
+        out = np.zeros(slots[0].size, np.int64)
+        for j, mine in enumerate(slots):
+            out += self.own[j].widths(mine, self._wanted(j))
+        return out
+
+    def _fitting_rows(
+        self,
+        rows: Int64s,
+        given: Int64s,
+        made: Callable[[Int64s], pa.Table],
+        wide: Callable[[Int64s], Int64s],
+    ) -> Iterator[pa.Table]:
         """Results among combinations: those for which the predicate is true, and of each new row its share of them.
 
         `rows` has the new row of each combination, `given` how many results each row has had; `made` makes a table of
-        combinations by their places.
+        combinations by their places, and `wide` says how many bytes they will take there, in columns of any length.
         """
         kept = np.arange(rows.size)
         where = self.query.where
@@ -170,15 +184,17 @@ class RunningMultiway(PromisingJoin):
             kept = kept[self._within_bound(rows, given)]
         if not kept.size:
             return
-        table = made(kept)
-        if where is not None:
-            holds = np.flatnonzero(where.holds(table.combine_chunks().to_batches()[0]))
-            if self.max_matches is not None:
-                holds = holds[self._within_bound(rows[holds], given)]
-            table = table.take(pa.array(holds))
-        self.counters.results += table.num_rows
-        if table.num_rows:
-            yield table
+        varies = any(of_any_length(column.type) for column in self.query.schema)
+        for some in pieces(wide(kept)) if varies else [slice(0, kept.size)]:
+            table = made(kept[some])
+            if where is not None:
+                holds = np.flatnonzero(where.holds(table.combine_chunks().to_batches()[0]))
+                if self.max_matches is not None:
+                    holds = holds[self._within_bound(rows[kept[some]][holds], given)]
+                table = table.take(pa.array(holds))
+            self.counters.results += table.num_rows
+            if table.num_rows:
+                yield table
 
     def _within_bound(self, rows: Int64s, given: Int64s) -> Int64s:
         """Places of results that come out: the first of each row, as long as it has not had its share (`given`)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.keys import Int64s
 
+T = TypeVar("T")
 _NO_LIMITS = np.empty(0, np.int64)
 
 
@@ -80,13 +82,15 @@ class RunningOneByOne(RunningMultiway):
             found = out[:, :n]
             origin = origins[found[-1]]
             rows = firsts[origin] + found[origin, np.arange(n)]  # a number for each new tuple
-            yield from self._fitting_rows(rows, given, partial(self._some, found))
+            made = partial(self._some, self._table, found), partial(self._some, self._widths, found)
+            yield from self._fitting_rows(rows, given, *made)
         self.counters.probed += int(cursor[kernel.PROBED])
         self.counters.lookups += int(cursor[kernel.LOOKED_UP])
 
-    def _some(self, found: Int64s, kept: Int64s) -> pa.Table:
-        """Of combinations, a slot of every stream each, those in the places `kept`."""
-        return self._table([slots[kept] for slots in found[:-1]])
+    @staticmethod
+    def _some(told: Callable[[Sequence[Int64s]], T], found: Int64s, kept: Int64s) -> T:
+        """What is told of combinations, a slot of every stream each: of those in the places `kept`."""
+        return told([slots[kept] for slots in found[:-1]])
 
     def _plan(self, i: int) -> Sequence[int]:
         """Streams with an index go innermost: without one a loop looks at all of its window."""

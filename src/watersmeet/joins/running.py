@@ -15,6 +15,7 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, NO_TIME, Batch, micr
 from watersmeet.model.lags import Lags
 from watersmeet.model.outputs import Counters
 from watersmeet.model.plain import plain_column
+from watersmeet.model.predicates import Predicate
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.index import Int32s, by_time
@@ -22,6 +23,7 @@ from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.lateness import MeasuredDelay
 from watersmeet.state.log import Delta, Entry
 from watersmeet.state.order import Order
+from watersmeet.state.segments import of_any_length, pieces, widths
 from watersmeet.state.shelf import ReadEntry
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
@@ -190,6 +192,10 @@ class RunningJoin(ABC, Generic[IndexT]):
         where = self.query.where
         if where is None:
             return None
+        some = self._pieces(i, rows, numbers, places)
+        return np.concatenate([self._true_of(where, i, rows[s], numbers[s], places[s]) for s in some])
+
+    def _true_of(self, where: Predicate, i: int, rows: Rows, numbers: Int32s, places: Int32s) -> Bools:
         own, other = self.query.streams[i], self.query.streams[1 - i]
         names = dict(zip(self.query.streams[0].key, own.key, strict=True)) | {c: c for c in own.payload}
         mine = [c for c in where.columns if c in names]
@@ -215,11 +221,23 @@ class RunningJoin(ABC, Generic[IndexT]):
         """New rows of stream i beside the stored ones of the other they match, which are grouped by segment number."""
         if not rows.size:
             return
-        other = self.query.streams[1 - i]
         self.counters.results += rows.size
-        mine = self.arrivals[i].rows.take(pa.array(rows))
-        columns = [*other.key, *other.payload] if i == 1 else other.payload
-        yield self._combine(mine, self.streams[1 - i].segments.take(numbers, places, columns), i)
+        for some in self._pieces(i, rows, numbers, places):
+            mine = self.arrivals[i].rows.take(pa.array(rows[some]))
+            yield self._combine(mine, self.streams[1 - i].segments.take(numbers[some], places[some], self._asked(i)), i)
+
+    def _asked(self, i: int) -> Sequence[str]:
+        """Columns that the stored tuple gives to a result found by one of stream i."""
+        other = self.query.streams[1 - i]
+        return [*other.key, *other.payload] if i == 1 else other.payload
+
+    def _pieces(self, i: int, rows: Rows, numbers: Int32s, places: Int32s) -> Iterator[slice]:
+        """Pairs in pieces that are bounded in bytes, too; their number is bounded already."""
+        if not any(of_any_length(column.type) for column in self.query.schema):
+            yield slice(0, rows.size)
+            return
+        theirs = self.streams[1 - i].segments.widths(numbers, places, self._asked(i))
+        yield from pieces(widths(self.arrivals[i].rows, rows) + theirs)
 
     def _combine(self, mine: pa.RecordBatch, theirs: pa.Table, i: int) -> pa.Table:
         """Columns of the result; key values are those of the first stream's tuple."""

@@ -42,8 +42,10 @@ def hide(text: str) -> str:
 
 
 class Hiding(logging.Filter):
-    """Log records without secrets."""
+    """Log records without secrets, in what is said and in the errors that it is said of."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = hide(record.getMessage()), None
+        if record.exc_info:  # formatters take the text, once there is one
+            record.exc_text = hide(logging.Formatter().formatException(record.exc_info))
         return True

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watersmeet.model.events import Event
+from watersmeet.pipelines.secrets import hide
 from watersmeet.spark.batch_events import RunEvents, of_streams
 from watersmeet.spark.grouping import Grouped
 
@@ -79,7 +80,7 @@ class Listener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         run = str(event.runId)
         if run in self._runs or (event.exception and not self._runs and run in self._started):
-            error = event.exception[:ERROR_LETTERS] if event.exception else None
+            error = hide(event.exception)[:ERROR_LETTERS] if event.exception else None
             self._publish({"kind": "ended", "run": run, "at": now(), "error": error})
         with self._changed:
             self._started.pop(run, None)

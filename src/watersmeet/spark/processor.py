@@ -39,6 +39,7 @@ from watersmeet.spark.watching import watch
 from watersmeet.state import cache as caches
 from watersmeet.state import log
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.segments import slices, tables
 from watersmeet.state.shards import Home
 
 
@@ -123,7 +124,8 @@ class ShardProcessor(StatefulProcessor):
             timings.lap("load_us")
             for results in working.join.step(batches):
                 timings.lap("join_us")
-                yield self.sheet.results(results)
+                for some in tables(results):
+                    yield self.sheet.results(some)
                 timings.lap("emit_us")
             timings.lap("join_us")
             if self.on_violation == "error":
@@ -141,8 +143,8 @@ class ShardProcessor(StatefulProcessor):
             counters.state_bytes = sum(s.bytes for s in working.join.streams)
             for kind, parts in ((LATE, working.join.late), (VIOLATION, working.join.violations)):
                 for spec, rows_out in zip(self.query.streams, parts, strict=False):
-                    if rows_out.num_rows:
-                        yield self.sheet.notes(kind, [_note(shard, spec.name, r) for r in plain_rows(rows_out)])
+                    for some in slices(rows_out):
+                        yield self.sheet.notes(kind, [_note(shard, spec.name, r) for r in plain_rows(some)])
             for spec, batch in zip(self.query.streams, batches, strict=False):
                 if batch.rejected is not None:
                     told = [f'{{"punctuation":{row}}}' for row in plain_rows(_timed(batch.rejected, spec))]

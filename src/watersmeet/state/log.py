@@ -273,9 +273,9 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
 
 
 def _recall(join: HasState, header: Header) -> None:
+    if len(header.progress) != len(join.progress):
+        raise ValueError(f"progress of {len(header.progress)} streams, not of {len(join.progress)}")
     join.progress[:] = map(int, header.progress)
-    if len(join.progress) != len(join.streams):
-        raise ValueError(f"progress of {len(join.progress)} streams, not of {len(join.streams)}")
     join.recall(header.notes)
 
 

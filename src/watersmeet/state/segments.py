@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.errors import StateCorruptError
 from watersmeet.state.keys import Int64s
 
 #: No value that is handed to a state store is larger than about this.
 SEGMENT_BYTES = 16 << 20
+#: Results leave in tables in which texts, bytes and nested values take at most about this.
+TABLE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,38 @@ def slices(rows: pa.RecordBatch | pa.Table) -> Iterable[pa.RecordBatch]:
         yield pa.concat_batches(piece.to_batches()) if isinstance(piece, pa.Table) else piece
 
 
+def of_any_length(kind: pa.DataType) -> bool:
+    """Whether two values of this type may differ in size."""
+    kinds = (pt.is_string, pt.is_large_string, pt.is_binary, pt.is_large_binary, pt.is_nested)
+    return any(of(kind) for of in kinds)
+
+
+def widths(rows: pa.RecordBatch, which: npt.NDArray[Any]) -> Int64s:
+    """Bytes of these rows in columns of any length; of nested ones by their average."""
+    out = np.zeros(which.size, np.int64)
+    for column in rows.columns if which.size else ():
+        if pt.is_nested(column.type):
+            out += column.nbytes // len(column)
+        elif of_any_length(column.type):
+            large = pt.is_large_string(column.type) or pt.is_large_binary(column.type)
+            ends = np.frombuffer(column.buffers()[1], np.int64 if large else np.int32)[column.offset :]
+            out += ends[which + 1] - ends[which]
+    return out
+
+
+def pieces(widths: Int64s) -> Iterator[slice]:
+    """Slices of rows of these widths, none of which has many more bytes than TABLE_BYTES, but one row at least."""
+    edges = np.flatnonzero(np.diff(np.cumsum(widths) // TABLE_BYTES)) + 1
+    yield from map(slice, [0, *edges.tolist()], [*edges.tolist(), widths.size])
+
+
+def tables(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in parts that share their buffers, of at most about TABLE_BYTES if rows are alike."""
+    step = max(1, rows.num_rows * TABLE_BYTES // max(TABLE_BYTES, rows.nbytes))
+    for at in range(0, rows.num_rows, step):
+        yield rows.slice(at, step)
+
+
 class Segments:
     """The segments of one stream, each under a small number that the lists point to.
 
@@ -111,3 +147,11 @@ class Segments:
             for a, b in zip(starts, stops, strict=True)
         ]
         return pa.Table.from_batches(pieces)
+
+    def widths(self, numbers: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], columns: Sequence[str]) -> Int64s:
+        """Bytes of the given rows in columns of any length."""
+        out = np.zeros(numbers.size, np.int64)
+        for number in np.unique(numbers):
+            of = numbers == number
+            out[of] = widths(self.parts[int(number)].rows.select(list(columns)), rows[of])
+        return out

@@ -98,6 +98,10 @@ class StreamState(Generic[IndexT]):
         back[grouped] = np.arange(grouped.size)
         return self.segments.take(numbers[grouped], self.lists.row[slots[grouped]], columns).take(pa.array(back))
 
+    def widths(self: StreamState[ValueLists], slots: Int64s, columns: list[str]) -> Int64s:
+        """Bytes of stored tuples in columns of any length."""
+        return self.segments.widths(self.lists.segment[slots], self.lists.row[slots], columns)
+
     def expire_before(self, time: int) -> int:
         """Forget tuples with ``ts < time``."""
         return self.lists.expire_before(time, self.segments.left)
