@@ -50,7 +50,7 @@ pytestmark = pytest.mark.tws
 
 IDS = shard_ids(2, 2)
 BATCHES = 3
-ENDINGS = ("cancelled", "killed", "cannot write")
+ENDINGS = ("cancelled", "killed", "killed while writing", "cannot write")
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,10 @@ TWO, THREE = (TimeWindow(6), TimeWindow(4)), (TimeWindow(6), TimeWindow(4), Time
 MIXED = (RowsWindow(2, per_key=True), TimeWindow(5), Unbounded())
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "hash": lambda: scripted("hash", "inner", TWO),
+    "hash, buckets": lambda: scripted("hash", "inner", TWO, buckets=2, invalidation="probe_insert"),
+    "nested_loop": lambda: scripted("nested_loop", "inner", TWO),
+    "pwjoin, left": lambda: scripted("pwjoin", "left", TWO),
+    "pwjoin, right": lambda: scripted("pwjoin", "right", TWO),
     "pwjoin, full": lambda: scripted("pwjoin", "full", TWO),
     "pwjoin, semi": lambda: scripted("pwjoin", "semi", TWO),
     "pwjoin, anti, unique": lambda: scripted("pwjoin", "anti", TWO, (Unique(),)),
@@ -120,7 +124,16 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "three streams, put off": lambda: scripted("general_lazy", "inner", THREE, every=5),
     "three streams, counted": lambda: scripted("general_lazy", "inner", MIXED),
     "three streams, eager": lambda: scripted("eager", "inner", THREE),
+    "three streams, naive": lambda: scripted("naive_multiway", "inner", THREE),
+    "three streams, lazy": lambda: scripted("lazy", "inner", THREE, every=5),
+    "three streams, hybrid": lambda: scripted("hybrid", "inner", THREE, index=("a", "c")),
     "window-oblivious": lambda: scripted("wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(ANY, ANY)),
+    "window-oblivious, held back": lambda: scripted(
+        "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="msf"
+    ),
+    "window-oblivious, on disk": lambda: scripted(
+        "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="hybrid"
+    ),
     "groups": groups,
 }
 
@@ -200,6 +213,8 @@ class Attempt:
         def write(*values: Any) -> None:
             if self.fails == ("cannot write", self.writes):
                 raise DiskFullError
+            if self.fails == ("killed while writing", self.writes):
+                raise Killed
             self.writes += 1
             real(*values)
 
@@ -241,7 +256,7 @@ def follow(of: Subject, mishap: Mishap | None) -> Said:
             stores = {}
             for place, shard in enumerate(IDS):
                 if mishap is not None and (n, place) == (mishap.batch, mishap.shard):
-                    with suppress(DiskFullError):
+                    with suppress(DiskFullError, Killed):
                         Attempt(of, shard, said.stores[shard], given, (mishap.how, mishap.at)).run()
                     machines.here = machines.caches[mishap.elsewhere]
                 attempt = Attempt(of, shard, said.stores[shard], given)
@@ -266,7 +281,7 @@ def mishaps(name: str) -> Iterator[Mishap]:
     """Every one there can be."""
     for (batch, shard), (frames, writes) in untroubled(name).moments.items():
         for how in ENDINGS:
-            for at in range(writes if how == "cannot write" else frames):
+            for at in range(writes if "writ" in how else frames):
                 for elsewhere in (False, True):
                     yield Mishap(batch, shard, how, at, elsewhere)
 
