@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -244,3 +246,36 @@ def test_errors() -> None:
     header = log.commit(join, log.begin(query(2)), store)
     with pytest.raises(StateMismatchError, match=r'(?s)written with strategy="msf".*Hint: run with strategy="msf"'):
         log.rebuild(WOJoin(query(2)).start(), header, store)
+
+
+LEADER = """
+import resource, sys
+from tests.joins.test_wo_join import batch
+from benchmarks.window_oblivious import query
+from watersmeet.joins.wo_join import WOJoin
+from watersmeet.state import log
+
+strategy, rows = sys.argv[1], 50_000
+memory = 16 << 20 if strategy != "none" else None
+join = WOJoin(query(2), scrambling=(0, 0), strategy=strategy, memory=memory).start()
+store, header = log.MemoryStore(), log.begin(query(2))
+store.write_segment = lambda id, data: None  # what is durable is not in memory, but for this
+store.remove_segment = lambda id: None
+for n in range(80):
+    list(join.step([batch(0, range(n * rows, (n + 1) * rows), first=n * rows), batch(1, [n], first=n)]))
+    header = log.commit(join, header, store)
+    if n == 4:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_memory_is_kept_by_the_process() -> None:
+    """Measured from outside: a stream that leads by four million rows, and the most that the process has ever taken."""
+    grown = {}
+    for strategy in ("dbf", "none"):
+        command = [sys.executable, "-c", LEADER, strategy]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+        grown[strategy] = int(done.stdout.split()[-1]) << 10
+    assert grown["none"] > 150 << 20, "without a bound it would not have fitted"
+    assert grown["dbf"] < 16 << 20, "with one it does"
