@@ -1,7 +1,8 @@
 """Golden states of every kind of operator: `python -m tests.golden.operators`, once per state format.
 
-`operators-<n>.json.gz` has, for each subject of the protocol's tests, the durable state of both shards after all batches
-but the last, this one's input, and what it said. A later version reads the states and says the same, or refuses them.
+`operators-<n>.json.gz` has, for every subject of the protocol's tests, the durable state of both shards after all
+batches but the last, this one's input, and what it said. A later version reads the states and says the same, or
+refuses them.
 """
 
 from __future__ import annotations
