@@ -15,6 +15,7 @@ import pytest
 
 import watersmeet
 from watersmeet.errors import StateCorruptError, StateError
+from watersmeet.joins import plan
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
@@ -86,9 +87,9 @@ def query() -> JoinQuery:
     return JoinQuery((spec("a"), spec("b")))
 
 
-def sealed(said: dict[str, Any]) -> bytes:
+def sealed(said: dict[str, Any] | bytes) -> bytes:
     """A header that says so, with a checksum that fits."""
-    body = json.dumps(said).encode()
+    body = said if isinstance(said, bytes) else json.dumps(said).encode()
     return f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body
 
 
@@ -124,8 +125,35 @@ def test_a_segment_that_is_not_arrow_is_refused_though_its_checksum_fits(data: b
     ids=str,
 )
 def test_a_header_of_another_shape_is_refused_though_its_checksum_fits(wrong: dict[str, Any]) -> None:
-    with pytest.raises(StateError, match="is not a header of this format"):
+    with pytest.raises(StateError, match="header is not one of this format"):
         log.Header.unpack(sealed(header(**wrong)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"progress": "soon"},
+        {"progress": [1]},
+        {"progress": [1 << 70, 0.5]},
+        {"notes": [7]},
+        {"segments": [{"id": 1, "stream": 7, "size": 1, "checksum": 1}]},
+    ],
+    ids=str,
+)
+def test_a_state_that_makes_no_sense_is_refused_though_its_checksums_fit(wrong: dict[str, Any]) -> None:
+    (rows,) = pa.table({"x": ["of another join"]}).to_batches()
+    store = log.MemoryStore()
+    store.write_segment(1, segments.pack(rows))
+    for entry in wrong.get("segments", ()):
+        entry["checksum"] = zlib.crc32(store.segments[1])
+    told = log.Header.unpack(sealed(header(**wrong)))
+    with pytest.raises(StateError, match="is not one of this format"):
+        log.rebuild(plan(query(), "pwjoin").start(), told, store)
+
+
+def test_a_header_that_goes_too_deep_is_refused() -> None:
+    with pytest.raises(StateError, match="is not one of this format"):
+        log.Header.unpack(sealed(b"[" * 100_000))
 
 
 def test_rows_with_code_in_them_are_rows() -> None:

@@ -28,18 +28,6 @@ from watersmeet.state.segments import Segment, pack, slices, unpack
 from watersmeet.state.stream_state import Arrivals, StreamState
 
 FORMAT = 1
-#: What may come of reading a state that is none of this format, though its checksums fit.
-UNREADABLE = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    StopIteration,
-    TypeError,
-    ValueError,
-    pa.ArrowException,
-)
 #: A working copy may be this many batches behind and still catch up.
 REMEMBERED_VERSIONS = 8
 
@@ -180,12 +168,12 @@ class Header:
 
 @contextmanager
 def _of_this_format(what: str) -> Iterator[None]:
-    """What cannot be read is refused by name, as what was damaged is."""
+    """What cannot be read, though checksums fit, is refused by name. No store is asked in here."""
     try:
         yield
-    except (StateError, MemoryLimitError):
+    except (StateError, MemoryLimitError, MemoryError, OSError):
         raise
-    except UNREADABLE as error:
+    except Exception as error:  # of JSON, Arrow, NumPy, Numba
         raise StateCorruptError(
             f"the state's {what} is not one of this format ({type(error).__name__}: {error}).",
             hint="restore the checkpoint from a copy; nothing was changed.",
@@ -241,10 +229,10 @@ def begin(query: JoinQuery, shard: int = 0, shards: int = 1, ids: Sequence[int] 
 
 def rebuild(join: HasState, header: Header, store: Store) -> None:
     """Fill an empty join with everything the header lists."""
+    _recall(join, header)
+    for entry in header.segments:
+        _restore(join, entry, store)
     with _of_this_format("content"):
-        _recall(join, header)
-        for entry in header.segments:
-            _restore(join, entry, store)
         join.restored()
 
 
@@ -258,11 +246,11 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
         return False
     added = {id for v in missed for id in v.added}
     listed = {entry.id for entry in header.segments}
+    _recall(join, header)
+    for entry in header.segments:
+        if entry.id in added:
+            _restore(join, entry, store)
     with _of_this_format("content"):
-        _recall(join, header)
-        for entry in header.segments:
-            if entry.id in added:
-                _restore(join, entry, store)
         join.restored()
     for i, stream in enumerate(join.streams):
         stream.expire_before(join.alive_from(i))
@@ -273,10 +261,11 @@ def catch_up(join: HasState, behind: str, header: Header, store: Store) -> bool:
 
 
 def _recall(join: HasState, header: Header) -> None:
-    if len(header.progress) != len(join.progress):
-        raise ValueError(f"progress of {len(header.progress)} streams, not of {len(join.progress)}")
-    join.progress[:] = map(int, header.progress)
-    join.recall(header.notes)
+    with _of_this_format("header"):
+        if len(header.progress) != len(join.progress):
+            raise ValueError(f"progress of {len(header.progress)} streams, not of {len(join.progress)}")
+        join.progress[:] = map(int, header.progress)
+        join.recall(header.notes)
 
 
 def read(entry: Entry, store: Store) -> Segment:
@@ -294,12 +283,13 @@ def _restore(join: HasState, entry: Entry, store: Store) -> None:
     if entry.kind in join.apart:
         return
     segment = read(entry, store)
-    if not 0 <= entry.stream < len(join.streams):
-        raise ValueError(f"segment {entry.id} is of stream {entry.stream} of {len(join.streams)}")
-    if entry.kind == "rows":
-        join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
-    else:
-        join.replay(Delta(entry.kind, entry.stream, segment.rows))
+    with _of_this_format(f"segment {entry.id}"):
+        if not 0 <= entry.stream < len(join.streams):
+            raise ValueError(f"stream {entry.stream} of {len(join.streams)}")
+        if entry.kind == "rows":
+            join.streams[entry.stream].restore(segment, join.alive_from(entry.stream))
+        else:
+            join.replay(Delta(entry.kind, entry.stream, segment.rows))
 
 
 def commit(join: HasState, header: Header, store: Store) -> Header:
