@@ -147,7 +147,20 @@ class Header:
             said = json.loads(body)
             said["segments"] = [Entry(**e) for e in said["segments"]]
             said["versions"] = [Version(**v) for v in said["versions"]]
-            return cls(**said)
+            header = cls(**said)
+            header._check_types()
+            return header
+
+    def _check_types(self) -> None:
+        """JSON has no types; that every value has the one it must have is not said by a checksum."""
+        numbers = [self.shard, self.shards, self.next_id, self.batches, *self.progress, *self.ids]
+        numbers += [n for e in self.segments for n in (e.id, e.stream, e.size, e.checksum)]
+        numbers += [id for v in self.versions for id in v.added]
+        texts = [self.digest, self.token, *(e.kind for e in self.segments), *(v.token for v in self.versions)]
+        for kind, values in ((int, numbers), (str, texts), (dict, [self.query, self.notes])):
+            wrong = [value for value in values if type(value) is not kind]
+            if wrong:
+                raise TypeError(f"{wrong[0]!r} is no {kind.__name__}")
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""

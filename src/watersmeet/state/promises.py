@@ -213,5 +213,5 @@ def unpacked(text: str | None) -> pa.RecordBatch | None:
         return None
     try:
         return pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()
-    except OSError as error:  # by which Arrow says that these bytes are none of its own
+    except (OSError, pa.ArrowMemoryError) as error:  # by which Arrow says that these bytes are none of its own
         raise ValueError(f"no Arrow stream: {error}") from error
