@@ -277,7 +277,7 @@ def _recall(join: HasState, header: Header) -> None:
     with _of_this_format("header"):
         if len(header.progress) != len(join.progress):
             raise ValueError(f"progress of {len(header.progress)} streams, not of {len(join.progress)}")
-        join.progress[:] = map(int, header.progress)
+        join.progress[:] = header.progress
         join.recall(header.notes)
 
 
