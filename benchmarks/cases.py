@@ -1,4 +1,4 @@
-"""The cases: how much data a batch holds, how fast event time runs, which keys and columns there are."""
+"""The cases: rows and seconds of event time of a batch, keys and columns of the streams."""
 
 from dataclasses import dataclass, replace
 
@@ -6,13 +6,14 @@ NATIVE_MEMORY = "native-memory"
 NATIVE_ROCKSDB = "native-rocksdb"
 NATIVE_ROCKSDB_V4 = "native-rocksdb-v4"
 WATERSMEET = "watersmeet"
+WATERSMEET_WRITE = "watersmeet-write"  # by wm.write in place of writeStream, in cases that write files
 SHUFFLE_IDENTITY = "shuffle-identity"
 PACKED_IDENTITY = "packed-identity"
 SOURCE_SINK = "source-sink"
 
 NATIVE = (NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4, NATIVE_MEMORY)
 FLOORS = (SHUFFLE_IDENTITY, PACKED_IDENTITY, SOURCE_SINK)
-JOINS = (*NATIVE, WATERSMEET)
+JOINS = (*NATIVE, WATERSMEET, WATERSMEET_WRITE)
 EVERYONE = (*JOINS, *FLOORS)
 
 WINDOW_SECONDS = 10
@@ -34,12 +35,13 @@ class Case:
     name: str
     about: str
     stretches: tuple[Stretch, ...]
-    keys: int  # that are alive at any moment
-    drift: float  # keys a second by which the range of live keys moves on
+    keys: int  # in use at any moment
+    drift: float  # keys a second by which the range of keys moves on
     wide: bool = False  # a string key and ten payload columns a stream, else int64 and one
     streams: str = "ab"
     repetitions: int = 3
-    contenders: tuple[str, ...] = EVERYONE
+    contenders: tuple[str, ...] = (*NATIVE, WATERSMEET, *FLOORS)
+    sink: str = "noop"  # or "parquet"
 
     @property
     def phases(self) -> list[str]:
@@ -101,6 +103,15 @@ CASES = {
             repetitions=2,
         ),
         Case(
+            "parquet-200k",
+            "200 k rows a batch as in steady-200k, results written as Parquet: by writeStream, and by wm.write",
+            (Stretch("warm-up", 5, 200_000, 5.0), Stretch("steady", 10, 200_000, 5.0)),
+            keys=100_000,
+            drift=5_000,
+            contenders=(NATIVE_MEMORY, WATERSMEET, WATERSMEET_WRITE),
+            sink="parquet",
+        ),
+        Case(
             "big-state",
             "batches of 10 k rows on a small state (before), then on a state of 5 M rows that large batches built up",
             (
@@ -122,8 +133,8 @@ SEVERAL = {
     case.name: case
     for case in (
         Case(
-            f"{words}-streams{suffix}",
-            f"{words} streams of {rows // 1000} k rows a batch each, 5 s of event time, about three partners a row in "
+            f"{number}-streams{suffix}",
+            f"{number} streams of {rows // 1000} k rows a batch each, 5 s of event time, about three partners a row in "
             "each other",
             (
                 Stretch("warm-up", warm_up, rows * len(streams), 5.0),
@@ -136,11 +147,11 @@ SEVERAL = {
             contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
         )
         for suffix, rows, warm_up, steady, repetitions in (("", 30_000, 5, 8, 2), ("-100k", 100_000, 4, 4, 1))
-        for words, streams in (("three", "abc"), ("four", "abcd"))
+        for number, streams in (("three", "abc"), ("four", "abcd"))
     )
 }
 
-#: The join of `benchmarks.peers`: batches as a backlog gives them, so that nobody's fixed costs decide.
+#: The join of `benchmarks.peers`: batches as a backlog gives them, so that fixed costs do not decide.
 PEERS = Case(
     "window-join",
     "two streams of 20 k rows a second of event time each, about three partners a row; on Spark 400 k rows a batch",

@@ -11,20 +11,18 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from benchmarks.cases import EVERYONE, FLOORS, JOINS, WATERSMEET
 from benchmarks.measures import CaseResults, batch_times, runs_of
+from lab.measure.charts import GREY, OTHER, OURS, STYLE
 
-OURS, NATIVE, FLOOR = "#c2410c", "#1e3a5f", "#9ca3af"
-SHADES = dict(zip(JOINS, ("#1e3a5f", "#3b6ea5", "#7fb0dc", OURS), strict=True))
+SHADES = dict(zip(JOINS, ("#1e3a5f", "#3b6ea5", "#7fb0dc", OURS, "#e3a15b"), strict=True))
 
 
 def draw(results: dict[str, Any], folder: Path) -> list[Path]:
-    """Writes `spark.svg` and, where that case ran, `big-state.svg`."""
+    """Write `spark.svg` and, if that case ran, `big-state.svg`."""
     figures = {"spark.svg": _batch_times}
     if "big-state" in results["cases"]:
         figures["big-state.svg"] = _batch_by_batch
     for name, figure in figures.items():
-        with rc_context(
-            {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-        ):
+        with rc_context(STYLE):
             figure(results["cases"]).savefig(folder / name, metadata={"Date": None})
     return [folder / name for name in figures]
 
@@ -49,7 +47,7 @@ def _contenders(axes: Axes, title: str, case: CaseResults) -> None:
     for height, name in enumerate(reversed(names)):
         seconds = np.array(batch_times(runs_of(case, name))) / 1000
         low, first, middle, third, high = np.percentile(seconds, [0, 25, 50, 75, 100])
-        colour = OURS if name == WATERSMEET else FLOOR if name in FLOORS else NATIVE
+        colour = OURS if name == WATERSMEET else GREY if name in FLOORS else OTHER
         axes.plot([low, high], [height, height], color=colour, linewidth=1)
         axes.plot([first, third], [height, height], color=colour, linewidth=4, solid_capstyle="butt")
         axes.plot(middle, height, "o", color=colour, markersize=6)
@@ -83,7 +81,7 @@ def _batch_by_batch(cases: dict[str, CaseResults]) -> Figure:
 def _phases(axes: Axes, phases: list[str]) -> None:
     for number, phase in enumerate(phases):
         if phase == "build":
-            axes.axvspan(number - 0.5, number + 0.5, color=FLOOR, alpha=0.25, linewidth=0)
+            axes.axvspan(number - 0.5, number + 0.5, color=GREY, alpha=0.25, linewidth=0)
 
 
 def _log_seconds(axes: Axes, which: str) -> None:

@@ -1,4 +1,4 @@
-"""The contenders: what each asks of Spark, over the same files, with the same sink and the same two partitions.
+"""The contenders: queries on Spark over the same files, with the same sink and the same two partitions.
 
     python -m benchmarks.contenders native-memory steady-200k [--quick] [--set spark.name=value]
 
@@ -21,12 +21,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
 from benchmarks import cases, data
 from benchmarks.cases import CASES, DELAY_SECONDS, PEERS, SEVERAL, WINDOW_SECONDS, Case
-from watersmeet.spark.packing import PACKED_DDL, Packer
-from watersmeet.spark.pipeline import Joined
+from watersmeet.spark.joined import Joined
+from watersmeet.spark.runtime.packing import PACKED_DDL, Packer
+from watersmeet.spark.session import FILE_MANAGER, LOCAL_FILE_MANAGER
 
 PARTITIONS = 2
 SETTINGS = {
@@ -39,6 +41,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": str(PARTITIONS),
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "ERROR",
+    FILE_MANAGER: LOCAL_FILE_MANAGER,  # as wm.session sets it: no contender waits for shell processes
 }
 _STORE = "spark.sql.streaming.stateStore."
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state."
@@ -67,7 +70,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Run:
-    """What one contender did with one case; times in milliseconds unless the name says otherwise."""
+    """The measurements of one contender on one case; times are in milliseconds unless a name has another unit."""
 
     contender: str
     case: str
@@ -75,7 +78,7 @@ class Run:
     expected_results: int
     first_result_s: float  # from start() of the query
     process_to_first_result_s: float  # from the start of this process's work: session, plan, start()
-    checkpoint_bytes: float  # a batch, over the steady ones
+    checkpoint_bytes: float  # mean of the steady batches
     batches: list[dict[str, Any]]
 
 
@@ -132,7 +135,7 @@ def shuffle_identity(a: DataFrame, b: DataFrame) -> DataFrame:
 
 
 def packed_identity(a: DataFrame, b: DataFrame) -> DataFrame:
-    """What Watersmeet does up to its state operator: the rows packed into blobs, the blobs shuffled and handed on."""
+    """Watersmeet's steps before its state operator: the rows are packed into blobs, the blobs are shuffled."""
     joined = _joined(a, b)
     packers = [Packer(spec, number, joined.ids) for number, spec in enumerate(joined.query.streams)]
     left, right = (s.df.mapInArrow(p, PACKED_DDL) for s, p in zip(joined.streams, packers, strict=True))
@@ -148,6 +151,7 @@ CONTENDERS = {
     cases.NATIVE_ROCKSDB_V4: Contender(native_join, ROCKSDB | NEWEST_JOIN_FORMAT),
     cases.NATIVE_MEMORY: Contender(native_join, IN_MEMORY),
     cases.WATERSMEET: Contender(watersmeet_join, session=watersmeet_session),
+    cases.WATERSMEET_WRITE: Contender(watersmeet_join, session=watersmeet_session),
     cases.SHUFFLE_IDENTITY: Contender(shuffle_identity),
     cases.PACKED_IDENTITY: Contender(packed_identity, session=watersmeet_session),
     cases.SOURCE_SINK: Contender(source_sink),
@@ -156,7 +160,7 @@ ALL = CASES | SEVERAL | {PEERS.name: PEERS}
 
 
 def run(name: str, case: Case, extra: dict[str, str]) -> Run:
-    """Lets a contender work through all files of a case, batch by batch, and reads the times from Spark's progress."""
+    """Run a contender over all files of a case, batch by batch; the times are from Spark's progress."""
     files, checkpoint = data.make(case), Path(tempfile.mkdtemp(prefix=name, dir=data.scratch("checkpoints")))
     contender, began = CONTENDERS[name], time.time()
     spark = contender.start_session(extra)
@@ -167,9 +171,7 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
             .parquet(str(files / stream))
             for stream in case.streams
         ]
-        counted = contender.build(*streams).observe("bench", sf.count(sf.lit(1)).alias("results"))
-        started = time.time()
-        query = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+        query, started = start(name, case, streams, checkpoint / "checkpoint", checkpoint / "results")
         query.processAllAvailable()
         progress = [json.loads(p.json) for p in query.recentProgress if p.numInputRows > 0]
         query.stop()
@@ -182,12 +184,25 @@ def run(name: str, case: Case, extra: dict[str, str]) -> Run:
             expected_results=data.expected_results(files),
             first_result_s=round(first - started, 3),
             process_to_first_result_s=round(first - began, 3),
-            checkpoint_bytes=_bytes_per_steady_batch(checkpoint, batches),
+            checkpoint_bytes=_bytes_per_steady_batch(checkpoint / "checkpoint", batches),
             batches=batches,
         )
     finally:
         spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def start(
+    name: str, case: Case, streams: list[DataFrame], checkpoint: Path, results: Path
+) -> tuple[StreamingQuery, float]:
+    """The query with the case's sink, and the time at which it was started."""
+    if name == cases.WATERSMEET_WRITE:
+        joined, began = _joined(*streams), time.time()
+        return wm.write(joined, checkpoint=checkpoint, results=results), began
+    counted = CONTENDERS[name].build(*streams).observe("bench", sf.count(sf.lit(1)).alias("results"))
+    writer = counted.writeStream.format(case.sink).option("checkpointLocation", str(checkpoint))
+    began = time.time()
+    return (writer.start() if case.sink == "noop" else writer.start(str(results))), began
 
 
 def batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
@@ -199,7 +214,7 @@ def batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
     return {
         "phase": phase,
         "rows": progress["numInputRows"],
-        "results": observed["bench"]["results"],
+        "results": observed["bench"]["results"] if "bench" in observed else own["results"],
         "began": began,
         "ended": began + durations["triggerExecution"] / 1000,
         "durations": durations,
@@ -210,7 +225,7 @@ def batch(progress: dict[str, Any], phase: str) -> dict[str, Any]:
 
 
 def _bytes_per_steady_batch(checkpoint: Path, batches: list[dict[str, Any]]) -> float:
-    """Bytes of the files that Spark wrote since the first steady batch began; nothing is deleted in so short a run."""
+    """Bytes of the files written since the first steady batch began; Spark deletes none in so short a run."""
     steady = [b for b in batches if b["phase"] == "steady"]
     stats = [path.stat() for path in checkpoint.rglob("*") if path.is_file()]
     return sum(s.st_size for s in stats if s.st_mtime >= steady[0]["began"]) / len(steady)

@@ -1,4 +1,4 @@
-"""Makes the streams of a case as parquet files, two files per stream and micro-batch, once.
+"""The streams of a case as Parquet files, two files per stream and micro-batch, generated once.
 
 Rows arrive in the order of a clock; their event time, in whole milliseconds, is up to half a second before it, well
 inside the delay of two seconds, so no contender meets a late row. Payloads are amounts in cents. The number of results
@@ -49,7 +49,7 @@ Ints = NDArray[np.int64]
 
 
 def scratch(name: str) -> Path:
-    """A folder for what can be made again; git does not see it."""
+    """A folder for files that can be generated again; git ignores it."""
     folder = SCRATCH / name
     folder.mkdir(parents=True, exist_ok=True)
     (SCRATCH / ".gitignore").write_text("*\n")
@@ -62,7 +62,7 @@ def schema(case: Case, stream: str) -> str:
 
 
 def make(case: Case) -> Path:
-    """The folder with the case's files (`a/`, `b/`, …, `results.json`), made now unless it is there already."""
+    """The folder with the case's files (`a/`, `b/`, …, `results.json`), generated unless it exists."""
     what = (case.stretches, case.keys, case.drift, case.wide, *(case.streams if case.streams != "ab" else ()))
     mark = hashlib.sha256(repr(what).encode()).hexdigest()[:12]
     folder = scratch("data") / f"{case.name}-{mark}"
@@ -101,7 +101,7 @@ def count_results(streams: Sequence[tuple[Ints, Ints]]) -> int:
 
 
 def _write(case: Case, stream: str, folder: Path, seed: int) -> tuple[Ints, Ints]:
-    """Writes one stream; returns the keys and times (microseconds since the start) of all its rows."""
+    """Write one stream; returns the keys and times (microseconds since the start) of all its rows."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     clock, batch = DISORDER_SECONDS, 0
@@ -147,7 +147,7 @@ def _number(rng: np.random.Generator, stream: str, size: int) -> dict[str, pa.Ar
 
 
 def _mixed(rng: np.random.Generator, size: int) -> dict[str, pa.Array]:
-    words = pa.array([f"word{n}" for n in range(2_000)])
+    labels = pa.array([f"word{n}" for n in range(2_000)])
     texts = pa.array([f"a sentence that somebody typed into a form, number {n}" for n in range(20_000)])
     return {
         "long": pa.array(rng.integers(0, 1 << 40, size)),
@@ -158,6 +158,6 @@ def _mixed(rng: np.random.Generator, size: int) -> dict[str, pa.Array]:
         "day": pa.array(rng.integers(0, 20_000, size, dtype=np.int32)).cast(pa.date32()),
         "seen": _timestamps(rng.integers(0, 1 << 40, size)),
         "price": pa.array(rng.integers(0, 1 << 20, size)).cast(pa.decimal128(20, 0)).cast(pa.decimal128(12, 2)),
-        "word": words.take(pa.array(rng.integers(0, len(words), size))),
+        "word": labels.take(pa.array(rng.integers(0, len(labels), size))),
         "text": texts.take(pa.array(rng.integers(0, len(texts), size))),
     }

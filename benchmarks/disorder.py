@@ -1,13 +1,13 @@
-"""Disordered streams on Spark: what is kept and what is lost with a window found, a delay given, and a watermark.
+"""Disordered streams on Spark: state and lost results with a measured window, a given delay, and a watermark.
 
     python -m benchmarks.disorder [--quick] [--only NAME] [--out DIR]
     python -m benchmarks.disorder --redraw          table and picture again from the last results
 
 Two streams of the window-oblivious paper, one of which dips and the other bursts. A tuple's event time is that of its
 epoch; it arrives when the stream brings it, so it lags by as much as the stream is behind, and is scrambled besides.
-Equal epochs shall meet. Watersmeet finds by itself what to keep (`window="auto"`, `delay="auto"`), or is told a delay
-(`delay="10 seconds"`); Spark's own join is told a watermark. Every contender takes the same files, batch by batch, in a
-process of its own. `lead` is another case: a stream that is ten million rows ahead, and the memory of the worker.
+The join is on equal epochs. Watersmeet measures what to keep (`window="auto"`, `delay="auto"`), or has a given delay
+(`delay="10 seconds"`); Spark's own join has a given watermark. Every contender reads the same files, batch by batch,
+in a process of its own. `lead` is another case: a stream that is ten million rows ahead, and the memory of the worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,12 +31,13 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import watersmeet as wm
-from benchmarks import disorder_report
+from benchmarks import data, disorder_report
+from benchmarks.command import RESULTS
 from benchmarks.contenders import IN_MEMORY, SETTINGS
+from lab.processes import measured
 from watersmeet.workload.arrivals import SECOND
 from watersmeet.workload.scrambled import BURST, DIP, Scrambled, cut
 
-RESULTS = Path(__file__).parent / "results"
 SECONDS, BATCH, SEED = 120, 4.0, 5
 STREAMS = (Scrambled(200, swings=(DIP,)), Scrambled(300, lag=100, swings=(BURST,)))
 DELAYS = (1, 4, 10, 30, 60)
@@ -54,7 +54,7 @@ AHEAD, AT_ONCE = 10_000_000, 500_000
 
 
 def write_streams(folder: Path, seconds: float) -> int:
-    """Files of both streams, one each a batch; how many results there are."""
+    """Write the files of both streams, one each a batch; returns the number of results."""
     rows = [s.rows(seconds, seed=SEED, stream=i) for i, s in enumerate(STREAMS)]
     for i, name in enumerate("ab"):
         for n, parts in enumerate(cut(rows, seconds, BATCH)):
@@ -67,7 +67,7 @@ def write_streams(folder: Path, seconds: float) -> int:
 
 
 def write_lead(folder: Path, ahead: int) -> int:
-    """One stream brings all its rows before the other begins, which then brings as many."""
+    """All rows of one stream come before the first of the other, which has as many."""
     batches = -(-ahead // AT_ONCE)
     for n in range(2 * batches):
         keys = np.arange((n % batches) * AT_ONCE, min(ahead, (n % batches + 1) * AT_ONCE))
@@ -135,8 +135,8 @@ def run_one(contender: str, *, quick: bool) -> dict[str, Any]:
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    told = {"contender": contender, "results": sum(found), "expected": expected, "seconds": seconds}
-    return told | (_native(progress) if native else _ours(progress))
+    run = {"contender": contender, "results": sum(found), "expected": expected, "seconds": seconds}
+    return run | (_native(progress) if native else _ours(progress))
 
 
 def _native(progress: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _ours(progress: Any) -> dict[str, Any]:
     counters = [c for p in progress if (c := wm.counters(p))]
     return {
         "state": [c["stored"] + c["waiting"] for c in counters],
-        "parked": [c["parked"] for c in counters],
+        "spilled": [c["spilled"] for c in counters],
         "lost_rows": sum(c["late"] + c["too_late"] for c in counters),
         "worker_bytes": max(c["worker_bytes"] for c in counters),
     }
@@ -159,12 +159,9 @@ def _ours(progress: Any) -> dict[str, Any]:
 
 def run_apart(contender: str, *, quick: bool) -> dict[str, Any]:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.disorder", "--one", contender, *(["--quick"] if quick else [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
-    if done.returncode != 0:
-        errors = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.*", done.stderr, re.MULTILINE)
-        return {"contender": contender, "error": errors[-1][:300] if errors else "no message"}
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    program = [sys.executable, "-m", "benchmarks.disorder", "--one", contender, *(["--quick"] if quick else [])]
+    log = data.scratch("logs") / f"disorder-{re.sub(r'[^a-z0-9]+', '-', contender)}.log"
+    return {"contender": contender} | measured(program, log)
 
 
 def main() -> None:
@@ -177,22 +174,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written (%(default)s)")
     parser.add_argument("--redraw", action="store_true", help="run nothing")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(run_one(asked.one, quick=asked.quick)))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(run_one(options.one, quick=options.quick)))
         return
-    path, console = asked.out / "disorder.json", Console()
+    path, console = options.out / "disorder.json", Console()
     results = json.loads(path.read_text()) if path.exists() else {}
     for contender in (*CONTENDERS, *LEAD):
-        if asked.redraw or asked.only not in (None, contender):
+        if options.redraw or options.only not in (None, contender):
             continue
         console.print(f"{contender} …")
-        results[contender] = run_apart(contender, quick=asked.quick)
+        results[contender] = run_apart(contender, quick=options.quick)
         if "error" in results[contender]:
             console.print(f"[red]{results[contender]['error']}")
-        asked.out.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(results, indent=1))
-    for written in disorder_report.write(results, asked.out, documents=asked.out == RESULTS and not asked.quick):
+    for written in disorder_report.write(results, options.out, documents=options.out == RESULTS and not options.quick):
         console.print(f"wrote {written}")
 
 

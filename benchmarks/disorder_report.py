@@ -1,4 +1,4 @@
-"""What the runs of `benchmarks.disorder` say: a table, a picture, and the measured parts of the documents."""
+"""The report of `benchmarks.disorder`: a table, a picture, and the measured parts of the documents."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 
-from benchmarks.oblivious_report import DOCUMENT, GREY, OURS, PAPER, filled
+from benchmarks.oblivious_report import DOCUMENT
+from lab.measure.charts import GREY, OTHER, OURS, chart
+from lab.measure.sections import fill
 
-#: Results lost that are drawn as none: less is not shown on a logarithmic scale.
+#: The share of lost results that is drawn for none: a logarithmic scale has no zero.
 NONE = 1e-4
 
 
 def lost(run: dict[str, Any]) -> float:
-    """The share of the results that did not come."""
+    """The share of missing results."""
     return 1 - float(run["results"]) / float(run["expected"])
 
 
@@ -38,35 +38,33 @@ def lead(results: dict[str, Any]) -> str:
     lines.append("|---|---:|---:|---:|---:|")
     for name, run in finished(results, leading=True).items():
         memory = f"{run['worker_bytes'] / (1 << 20):,.0f} MB"
-        rows = f"{run['expected']:,} | {max(run['parked']):,}"
+        rows = f"{run['expected']:,} | {max(run['spilled']):,}"
         lines.append(f"| {name.removeprefix('lead, ')} | {rows} | {memory} | {lost(run):.2%} |")
     return "\n".join(lines)
 
 
 def write(results: dict[str, Any], folder: Path, *, documents: bool) -> list[Path]:
-    """The table and the picture; and where `documents` say that something was measured, that."""
+    """Write the table and the picture, and with `documents` the measured parts of the documents."""
     parts = {"disorder": disorder(results), "lead": lead(results)}
     table = folder / "disorder.md"
     table.write_text("\n\n".join(f"## {name}\n\n{text}" for name, text in parts.items()) + "\n")
     picture = draw(results, folder / "disorder.svg")
     if not documents:
         return [table, picture]
-    DOCUMENT.write_text(filled(DOCUMENT.read_text(), parts))
+    fill(DOCUMENT, parts)
     return [table, picture, DOCUMENT]
 
 
 def draw(results: dict[str, Any], path: Path) -> Path:
-    """Rows in state and results lost, side by side; what is told a length as a line through its lengths."""
-    style = {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    """Rows in state and lost results, side by side; contenders with a given length are a line through its values."""
     families: dict[str, list[tuple[str, float, float]]] = {}
     for name, run in finished(results, leading=False).items():
         family, _, length = name.partition(" ")
         families.setdefault(family, []).append((length, float(np.mean(run["state"])), max(lost(run), NONE)))
-    with rc_context(style):
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    with chart(path, 6.4, 4.2) as figure:
         axes = figure.subplots()
         for family, points in families.items():
-            colour = {"watermark": GREY, "delay": PAPER}.get(family, OURS)
+            colour = {"watermark": GREY, "delay": OTHER}.get(family, OURS)
             label = {"watermark": "Spark's own join, watermark given", "delay": "Watersmeet, delay given"}
             _, x, y = zip(*points, strict=True)
             axes.plot(x, y, "o-" if len(points) > 1 else "D", color=colour, label=label.get(family, family))
@@ -79,5 +77,4 @@ def draw(results: dict[str, Any], path: Path) -> Path:
         axes.set_title("The same disordered streams: kept and lost", loc="left", fontweight="bold")
         if families:
             axes.legend(frameon=False, fontsize=8)
-        figure.savefig(path, metadata={"Date": None})
     return path

@@ -1,4 +1,4 @@
-"""Environments of their own for peers that are not among our dependencies, in `.bench/peers`, made on first use."""
+"""Separate environments of peers that are not among our dependencies, in `.bench/peers`, created on first use."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import data
 
-#: What each needs, at the versions that were measured.
+#: The packages of each peer, at the measured versions.
 PACKAGES = {
     "flink": ("apache-flink==2.3.0",),
     "pathway": ("pathway==0.33.0",),
@@ -17,11 +17,11 @@ LONGEST_INSTALL = 900  # seconds
 
 
 class NotInstalledError(Exception):
-    """A peer's package does not install here; the message says what was tried."""
+    """A peer's package does not install here; the message names what was tried."""
 
 
 def python_of(name: str) -> Path:
-    """The Python of a peer's environment, made now unless it is there already."""
+    """The Python of a peer's environment, which is created unless it exists."""
     folder = data.scratch("peers") / name
     stamp, python = folder / "stamp", folder / "bin" / "python"
     wanted = f"{sys.version_info[:2]} {' '.join(PACKAGES[name])}"
@@ -38,6 +38,6 @@ def python_of(name: str) -> Path:
                 how = f"not within {LONGEST_INSTALL} s" if slow else "does not install"
                 version = ".".join(map(str, sys.version_info[:2]))
                 what = " ".join(PACKAGES[name])
-                raise NotInstalledError(f"{what} {how} on Python {version} ({log.name} says why)") from None
+                raise NotInstalledError(f"{what} {how} on Python {version} (reason in {log.name})") from None
     stamp.write_text(wanted)
     return python

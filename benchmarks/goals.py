@@ -1,4 +1,4 @@
-"""What the project promises, as numbers, and whether a set of results keeps it."""
+"""The project's goals, as numbers, and the verdicts on a set of results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from benchmarks.cases import (
     WATERSMEET,
 )
 from benchmarks.measures import CaseResults, Statistic
+from lab.measure.claims import NOT_JUDGED, NOT_MEASURED, answer
+from lab.measure.spreads import spread
 
 WM = (WATERSMEET,)
 ROCKSDB = (NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4)
@@ -38,7 +40,7 @@ class Goal:
 class Verdict:
     text: str
     case: str
-    asked: str
+    required: str
     measured: str
     answer: str
 
@@ -69,12 +71,11 @@ GOALS = (
     ),
     Goal("times the fastest native start() → first result", "small-1k", measures.first_result, WM, NATIVE, limit=1.5),
 )
-NOT_JUDGED = "quick, not judged"
-GROWTH_LIMIT = 1.5  # of an equal batch, when the state is fifty times as large
+GROWTH_LIMIT = 1.5  # the time of an equal batch on a state fifty times as large
 
 
 def judge(results: dict[str, Any]) -> list[Verdict]:
-    """One verdict per goal, one for the batch that must not follow the state, and one per case on the result counts."""
+    """One verdict per goal, one on the growth of batch time with the state, and one per case on the result counts."""
     cases: dict[str, CaseResults] = results["cases"]
     verdicts = [_judge(goal, cases.get(goal.case)) for goal in GOALS]
     verdicts.append(_growth(cases.get("big-state")))
@@ -84,19 +85,19 @@ def judge(results: dict[str, Any]) -> list[Verdict]:
 def _judge(goal: Goal, case: CaseResults | None) -> Verdict:
     value = measures.ratio(case, goal.over, goal.under, goal.statistic) if case else None
     if case is None or value is None:
-        return Verdict(goal.text, goal.case, _asked(goal), "–", "not measured")
+        return Verdict(goal.text, goal.case, _required(goal), "–", NOT_MEASURED)
     each = (measures.ratio(case, goal.over, goal.under, goal.statistic, r) for r in measures.repetitions(case))
-    around = measures.spread(v for v in each if v is not None)
+    around = spread(v for v in each if v is not None)
     missing = [name for name in (*goal.over, *goal.under) if not measures.runs_of(case, name)]
     without = f", without {' and '.join(missing)}" if missing else ""
     measured = f"{value:.2f}" + (
         f" ({around.low:.2f}–{around.high:.2f})" if around and around.low < around.high else ""
     )
-    answer = _answer(goal, value) if not case["quick"] else NOT_JUDGED
-    return Verdict(goal.text, goal.case, _asked(goal), measured + without, answer)
+    judged = NOT_JUDGED if case["quick"] else _answer(goal, value)
+    return Verdict(goal.text, goal.case, _required(goal), measured + without, judged)
 
 
-def _asked(goal: Goal) -> str:
+def _required(goal: Goal) -> str:
     if goal.limit is not None:
         return f"at most {goal.limit:g}"
     return f"floor {goal.floor:g}" + (f", goal {goal.goal:g}" if goal.goal else "")
@@ -104,20 +105,19 @@ def _asked(goal: Goal) -> str:
 
 def _answer(goal: Goal, value: float) -> str:
     if goal.limit is not None:
-        return "holds" if value <= goal.limit else "does not hold"
+        return answer(value <= goal.limit)
     assert goal.floor is not None, "a goal has a floor or a limit"
-    if value < goal.floor:
-        return "does not hold"
-    return "goal holds" if goal.goal and value >= goal.goal else "floor holds" if goal.goal else "holds"
+    if value < goal.floor or not goal.goal:
+        return answer(value >= goal.floor)
+    return "goal holds" if value >= goal.goal else "floor holds"
 
 
 def _growth(case: CaseResults | None) -> Verdict:
-    text, asked = "times an equal batch on a small state", f"at most {GROWTH_LIMIT:g}"
+    text, required = "times an equal batch on a small state", f"at most {GROWTH_LIMIT:g}"
     value = measures.growth(measures.runs_of(case, WATERSMEET)) if case else None
     if case is None or value is None:
-        return Verdict(text, "big-state", asked, "–", "not measured")
-    answer = "holds" if value <= GROWTH_LIMIT else "does not hold"
-    return Verdict(text, "big-state", asked, f"{value:.2f}", NOT_JUDGED if case["quick"] else answer)
+        return Verdict(text, "big-state", required, "–", NOT_MEASURED)
+    return Verdict(text, "big-state", required, f"{value:.2f}", answer(value <= GROWTH_LIMIT, quick=case["quick"]))
 
 
 def _same_results(name: str, case: CaseResults) -> Verdict:
@@ -126,10 +126,10 @@ def _same_results(name: str, case: CaseResults) -> Verdict:
     finished = [run for run in started if "error" not in run]
     wrong = {f"{r['contender']}: {r['results']:,}" for r in finished if r["results"] != r["expected_results"]}
     wrong |= {f"{run['contender']}: failed" for run in started if "error" in run}
-    text, asked = "results, of every join alike", " / ".join({f"{r['expected_results']:,}" for r in finished}) or "–"
+    text, required = "results, of every join alike", " / ".join({f"{r['expected_results']:,}" for r in finished}) or "–"
     if not started:
-        return Verdict(text, name, asked, "–", "not measured")
+        return Verdict(text, name, required, "–", NOT_MEASURED)
     missing = [join for join in case["joins"] if join not in {run["contender"] for run in started}]
     without = f", without {' and '.join(missing)}" if missing else ""
-    measured = ("; ".join(sorted(wrong)) or asked) + without
-    return Verdict(text, name, asked, measured, "does not hold" if wrong else "holds")
+    measured = ("; ".join(sorted(wrong)) or required) + without
+    return Verdict(text, name, required, measured, answer(not wrong))

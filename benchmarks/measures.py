@@ -1,29 +1,15 @@
-"""What the runs of a case say: medians and spreads over steady batches, and ratios between contenders.
+"""Measures of the runs of a case: medians and spreads over steady batches, and ratios between contenders.
 
 Results are kept as plain dictionaries, as in `results/spark.json`: a case has `runs`, a run has `batches`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 CaseResults = dict[str, Any]
 Run = dict[str, Any]
 Statistic = Callable[[Sequence[Run]], float | None]
-
-
-@dataclass(frozen=True)
-class Spread:
-    median: float
-    low: float
-    high: float
-
-
-def spread(values: Iterable[float]) -> Spread | None:
-    """Median, smallest and largest; None of nothing."""
-    found = sorted(values)
-    return Spread(median(found), found[0], found[-1]) if found else None
 
 
 def runs_of(case: CaseResults, contender: str, repetition: int | None = None) -> list[Run]:
@@ -46,7 +32,7 @@ def batch_time(runs: Sequence[Run]) -> float | None:
 
 
 def growth(runs: Sequence[Run]) -> float | None:
-    """How much longer a steady batch takes than an equal one did while the state was small."""
+    """The time of a steady batch over that of an equal batch on a small state."""
     before, after = batch_times(runs, "before"), batch_times(runs)
     return median(after) / median(before) if before and after else None
 
@@ -69,7 +55,7 @@ def state(runs: Sequence[Run], field: str) -> float | None:
 
 
 def best_of(case: CaseResults, peers: Sequence[str], statistic: Statistic, repetition: int | None) -> float | None:
-    """The smallest value among several peers: who wants to beat a family has to beat its best."""
+    """The smallest value among several peers: to beat a family is to beat its best."""
     values = [statistic(runs_of(case, peer, repetition)) for peer in peers]
     return min((v for v in values if v is not None), default=None)
 

@@ -3,11 +3,10 @@
     python -m benchmarks.multiway [--quick] [--only CASE] [--out DIR]
     python -m benchmarks.multiway --redraw       tables, chart and README again from the last results
 
-The chain joins a with b, the result with c, and so on, and asks in each join that the new stream is near all before it.
+The chain joins a with b, the result with c, and so on; each join requires the new stream to be near all before it.
 With equal windows that is the join of all streams at once; with unequal ones a chain gives something else.
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks import cases as spark_cases
-from benchmarks import data, report
-from benchmarks import multiway_report as told
+from benchmarks import command, data, multiway_report
 from benchmarks.orders import ADAPTIVE, Load, orders, run
-from benchmarks.spark import RESULTS, describe, run_one, schedule
-from watersmeet.kernels.warm_up import SEVERAL, warm_up
+from benchmarks.spark import describe, run_one, schedule
+from watersmeet.kernels.warm_up import warm_up
 
 
 class EngineCase:
-    """A load, and who runs it, in this process."""
+    """A load and its contenders, in this process."""
 
     def __init__(
         self, name: str, about: str, load: Load, contenders: tuple[str, ...], repetitions: int, **options: Any
@@ -94,11 +92,11 @@ def run_spark(chosen: list[spark_cases.Case], quick: bool, progress: Progress) -
 
 
 def run_engine(chosen: list[EngineCase], quick: bool, progress: Progress) -> dict[str, Any]:
-    warm_up(*SEVERAL)
+    warm_up(multiway_joins=True)
     found = {case.name: describe(case, quick) for case in chosen}
     bar = progress.add_task("", total=sum(len(schedule(c, list(c.contenders))) for c in chosen))
     for case in chosen:
-        case.measure(case.contenders[0])  # loops that are compiled on first use
+        case.measure(case.contenders[0])  # compiles the loops
         for repetition, name in schedule(case, list(case.contenders)):
             progress.update(bar, description=f"{case.name}, {repetition + 1} of {case.repetitions}: {name}")
             found[case.name]["runs"].append({"repetition": repetition} | case.measure(name))
@@ -107,28 +105,24 @@ def run_engine(chosen: list[EngineCase], quick: bool, progress: Progress) -> dic
 
 
 def write(results: dict[str, Any], folder: Path, console: Console) -> None:
-    """Tables and chart of the results in a folder; the README too, when they are the ones it shows."""
-    text = told.markdown(results)
-    (folder / "multiway.md").write_text(text)
-    told.draw(results, folder / "multiway.svg")
-    if folder == RESULTS:
-        report.fill("multiway", f"![several streams](results/multiway.svg)\n\n{text}")
-    for table in told.tables(results):
-        console.print(table.rich())
-    console.print(f"Written to {folder}: multiway.json, multiway.md, multiway.svg")
+    multiway_report.draw(results, folder / "multiway.svg")
+    command.publish(
+        "multiway",
+        multiway_report.markdown(results),
+        multiway_report.tables(results),
+        folder,
+        console,
+        "several streams",
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.multiway", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small part of the data, once: does everything run?")
+    parser = command.parser("multiway", __doc__, "a small part of the data, once")
     parser.add_argument("--only", action="append", metavar="CASE", help="run this case; the others keep their results")
-    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, quick: .bench")
-    parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
-    folder = (options.out or (data.scratch("results") if options.quick else RESULTS)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = command.folder_of(options)
     stored, console = folder / "multiway.json", Console()
-    results = json.loads(stored.read_text()) if stored.exists() else {"cases": {}}
+    results = command.read(stored, {"cases": {}})
     if not options.redraw:
         several = [case.quick() if options.quick else case for case in spark_cases.SEVERAL.values()]
         engine = engine_cases(options.quick)

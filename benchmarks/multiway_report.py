@@ -1,25 +1,25 @@
-"""What the runs of `benchmarks.multiway` say: claims with their numbers, a table per case, a chart."""
+"""The report of `benchmarks.multiway`: claims with their numbers, a table per case, a chart."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from benchmarks import measures
 from benchmarks.cases import NATIVE_MEMORY, NATIVE_ROCKSDB, SEVERAL, WATERSMEET
-from benchmarks.goals import NOT_JUDGED
-from benchmarks.measures import CaseResults, Run, Statistic, repetitions, runs_of, spread
+from benchmarks.measures import CaseResults, Run, Statistic, repetitions, runs_of
 from benchmarks.orders import ADAPTIVE
-from benchmarks.report import Table, case_table, conditions
+from benchmarks.report import case_table, conditions
+from lab.measure.charts import GREY, OTHER, OURS, chart
+from lab.measure.claims import NOT_JUDGED, NOT_MEASURED, answer
+from lab.measure.spreads import spread
+from lab.measure.tables import Table
 
 SPARK = tuple(SEVERAL)
 CHAINS = (NATIVE_ROCKSDB, NATIVE_MEMORY)
 ENGINE_COLUMNS = ("order", "looked at", "× best", "CPU, s", "× best", "choosing, s", "results", "state, kB")
-OURS, OTHER, GREY = "#c2410c", "#1e3a5f", "#9ca3af"
 LEGEND = """looked at: stored tuples that probes met, in the whole run; CPU: seconds of the join, its results put
 together and its orders chosen, median of the repetitions; choosing: CPU seconds of that for statistics and for the
 choice; state: bytes after the last batch."""
@@ -42,20 +42,20 @@ def claims(results: dict[str, Any]) -> Table:
     cases, rows = results["cases"], []
     for name in SPARK:
         case = cases.get(name)
-        for words, peers, least in (("RocksDB", (NATIVE_ROCKSDB,), 10), ("in memory", (NATIVE_MEMORY,), None)):
-            text = f"steady batch, chain ({words}) over Watersmeet"
+        for store, peers, least in (("RocksDB", (NATIVE_ROCKSDB,), 10), ("in memory", (NATIVE_MEMORY,), None)):
+            text = f"steady batch, chain ({store}) over Watersmeet"
             rows.append(_spark(name, case, text, peers, measures.batch_time, least))
         rows.append(_spark(name, case, "rows in state, chain over Watersmeet", CHAINS, _state("state_rows"), None))
-        text = "bytes of state, chain (in memory) over Watersmeet"  # RocksDB tells its memory, not its state
+        text = "bytes of state, chain (in memory) over Watersmeet"  # RocksDB reports its memory, not its state
         rows.append(_spark(name, case, text, (NATIVE_MEMORY,), _state("state_bytes"), 5))
         rows.append(_right(name, case))
     for name in ("orders", "orders-scan"):
-        for words, statistic in (("tuples looked at", work), ("CPU time", cpu)):
-            rows.append(_worst(name, cases.get(name), f"{words}, worst order over best", statistic))
-    for words, statistic in (("tuples looked at", work), ("CPU time, statistics included", cpu)):
-        rows.append(_adaptive(cases.get("swap"), f"{words}, adaptive over the best fixed order", statistic))
-    note = "Ratios of medians; in brackets the smallest and largest of a single repetition."
-    return Table("Claims", note, ("case", "what", "asked", "measured", "answer"), rows)
+        for label, statistic in (("tuples looked at", work), ("CPU time", cpu)):
+            rows.append(_worst(name, cases.get(name), f"{label}, worst order over best", statistic))
+    for label, statistic in (("tuples looked at", work), ("CPU time, statistics included", cpu)):
+        rows.append(_adaptive(cases.get("swap"), f"{label}, adaptive over the best fixed order", statistic))
+    caption = "Ratios of medians; in brackets the smallest and largest of a single repetition."
+    return Table("Claims", caption, ("case", "what", "required", "measured", "answer"), rows)
 
 
 def _state(field: str) -> Statistic:
@@ -65,46 +65,46 @@ def _state(field: str) -> Statistic:
 def _spark(
     name: str, case: CaseResults | None, text: str, peers: Sequence[str], statistic: Statistic, least: float | None
 ) -> tuple[str, ...]:
-    asked = f"at least {least}" if least else "–"
+    required = f"at least {least}" if least else "–"
     value = measures.ratio(case, peers, [WATERSMEET], statistic) if case else None
     if case is None or value is None:
-        return name, text, asked, "–", "not measured"
+        return name, text, required, "–", NOT_MEASURED
     each = (measures.ratio(case, peers, [WATERSMEET], statistic, r) for r in repetitions(case))
-    return name, text, asked, _ratio(value, [v for v in each if v is not None]), _answer(case, value, least=least)
+    return name, text, required, _ratio(value, [v for v in each if v is not None]), _answer(case, value, least=least)
 
 
 def _right(name: str, case: CaseResults | None) -> tuple[str, ...]:
     runs = [r for r in case["runs"] if "error" not in r] if case else []
     text = "results, of every join alike"
     if case is None or not runs:
-        return name, text, "–", "–", "not measured"
+        return name, text, "–", "–", NOT_MEASURED
     wrong = {f"{r['contender']}: {r['results']:,}" for r in runs if r["results"] != r["expected_results"]}
-    asked = f"{runs[0]['expected_results']:,}"
-    return name, text, asked, "; ".join(sorted(wrong)) or asked, "does not hold" if wrong else "holds"
+    required = f"{runs[0]['expected_results']:,}"
+    return name, text, required, "; ".join(sorted(wrong)) or required, answer(not wrong)
 
 
 def _worst(name: str, case: CaseResults | None, text: str, statistic: Statistic) -> tuple[str, ...]:
     values = {o: statistic(runs_of(case, o)) or 0.0 for o in fixed(case)} if case else {}
     if not values:
-        return name, text, "–", "–", "not measured"
+        return name, text, "–", "–", NOT_MEASURED
     best, worst = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
     return name, text, "–", f"{values[worst] / values[best]:.2f} ({worst} over {best})", "–"
 
 
 def _adaptive(case: CaseResults | None, text: str, statistic: Statistic) -> tuple[str, ...]:
-    asked = "at most 1.10"
+    required = "at most 1.10"
 
     def ratio(repetition: int | None = None) -> float | None:
-        assert case is not None, "asked for a case that ran"
+        assert case is not None, "called for a case that ran"
         best = measures.best_of(case, fixed(case), statistic, repetition)
         own = statistic(runs_of(case, ADAPTIVE, repetition))
         return own / best if own is not None and best else None
 
     value = ratio() if case else None
     if case is None or value is None:
-        return "swap", text, asked, "–", "not measured"
+        return "swap", text, required, "–", NOT_MEASURED
     each = [v for r in repetitions(case) if (v := ratio(r)) is not None]
-    return "swap", text, asked, _ratio(value, each), _answer(case, value, most=1.1)
+    return "swap", text, required, _ratio(value, each), _answer(case, value, most=1.1)
 
 
 def _ratio(value: float, each: Sequence[float]) -> str:
@@ -113,12 +113,9 @@ def _ratio(value: float, each: Sequence[float]) -> str:
 
 
 def _answer(case: CaseResults, value: float, least: float | None = None, most: float | None = None) -> str:
-    if case["quick"]:
-        return NOT_JUDGED
     if least is None and most is None:
-        return "–"
-    holds = value >= least if least is not None else value <= (most or 0.0)
-    return "holds" if holds else "does not hold"
+        return NOT_JUDGED if case["quick"] else "–"
+    return answer(value >= least if least is not None else value <= (most or 0.0), quick=case["quick"])
 
 
 def growth(results: dict[str, Any]) -> Table:
@@ -137,8 +134,8 @@ def growth(results: dict[str, Any]) -> Table:
                     f"{runs[0]['state_bytes'] / 1000:,.0f}",
                 )
             )
-    note = "Streams alike, 20 k rows a second each, windows of 4 s, about one tuple of a key in a window."
-    return Table("Growth", note, ("streams", "CPU, µs a row", "looked at a row", "results a row", "state, kB"), rows)
+    caption = "Streams alike, 20 k rows a second each, windows of 4 s, about one tuple of a key in a window."
+    return Table("Growth", caption, ("streams", "CPU, µs a row", "looked at a row", "results a row", "state, kB"), rows)
 
 
 def engine_table(name: str, case: CaseResults) -> Table:
@@ -163,8 +160,8 @@ def engine_table(name: str, case: CaseResults) -> Table:
             )
         )
     changes = [f"after batch {c['batch']}: {c['reason']}." for r in runs_of(case, ADAPTIVE)[:1] for c in r["changes"]]
-    note = f"{case['about']}." + (f" Changes: {' '.join(changes)}" if changes else "")
-    return Table(name, note, ENGINE_COLUMNS, rows)
+    caption = f"{case['about']}." + (f" Changes: {' '.join(changes)}" if changes else "")
+    return Table(name, caption, ENGINE_COLUMNS, rows)
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
@@ -181,15 +178,12 @@ def markdown(results: dict[str, Any]) -> str:
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Steady batches beside the chain, the cost of a row by streams, and the work of orders while rates swap."""
-    style = {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    with rc_context(style):
-        figure = Figure(figsize=(12, 3.2), layout="constrained")
+    with chart(path, 12, 3.2) as figure:
         batches, cost, swap = figure.subplots(1, 3)
         _batches(batches, results["cases"])
         _growth(cost, growth(results))
         if "swap" in results["cases"]:
             _swap(swap, results["cases"]["swap"])
-        figure.savefig(path, metadata={"Date": None})
 
 
 def _batches(axes: Axes, cases: dict[str, CaseResults]) -> None:
@@ -214,10 +208,10 @@ def _growth(axes: Axes, table: Table) -> None:
 def _swap(axes: Axes, case: CaseResults) -> None:
     by_work = sorted(fixed(case), key=lambda o: work(runs_of(case, o)) or 0.0)
     chosen = ((by_work[0], OTHER, "best fixed"), (by_work[-1], GREY, "worst fixed"), (ADAPTIVE, OURS, "adaptive"))
-    for name, colour, words in chosen:
+    for name, colour, kind in chosen:
         for run in runs_of(case, name)[:1]:
             looked = [probed for probed, _ in run["samples"]]
-            label = words if name == ADAPTIVE else f"{words}: {name}"
+            label = kind if name == ADAPTIVE else f"{kind}: {name}"
             axes.plot(looked, color=colour, label=label, linewidth=1.4)
     axes.set(xlabel="batch", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,.0f}")

@@ -6,7 +6,6 @@
 Each run has a fresh process with a fresh JVM; the contenders of a query take turns.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import cases, data, report
+from benchmarks import cases, command, data, report
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_run import CONTENDERS, FULL, QUICK, Size, make
-from benchmarks.processes import measured
-from benchmarks.report import Table
-from benchmarks.spark import RESULTS, circumstances
+from lab.measure.circumstances import circumstances
+from lab.measure.tables import Table
+from lab.processes import measured
 
 COLUMNS = ("contender", "events/s", "×", "state rows", "× ", "state, MB", "×  ", "results", "as DuckDB")
 LEGEND = """events/s: rows of all inputs of the query, over the time of the steady batches, trigger to commit, results
@@ -49,11 +48,11 @@ def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
 
 
 def run_one(query: str, contender: str, quick: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.nexmark_run", query, contender] + ["--quick"] * quick
+    program = [sys.executable, "-m", "benchmarks.nexmark_run", query, contender] + ["--quick"] * quick
     log = data.scratch("logs") / f"nexmark-{query}-{contender}.log"
-    outcome = measured(command, log)
+    outcome = measured(program, log)
     if "error" in outcome:
-        outcome = {"error": f"did not finish ({log.name} says why)"}
+        outcome = {"error": f"did not finish (reason in {log.name})"}
     return {"query": query, "contender": contender} | outcome
 
 
@@ -150,26 +149,16 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def write(results: dict[str, Any], folder: Path, console: Console) -> None:
-    """Tables of the results in a folder; the README too, when they are the ones it shows."""
-    (folder / "nexmark.md").write_text(markdown(results))
-    if folder == RESULTS:
-        report.fill("nexmark", markdown(results))
-    for table in tables(results):
-        console.print(table.rich())
-    console.print(f"Written to {folder}: nexmark.json, nexmark.md")
+    command.publish("nexmark", markdown(results), tables(results), folder, console)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small part of the data: does everything run?")
+    parser = command.parser("nexmark", __doc__, "a small part of the data")
     parser.add_argument("--only", action="append", choices=QUERIES, metavar="QUERY", help=f"of {', '.join(QUERIES)}")
-    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, quick: .bench")
-    parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
-    folder = (options.out or (data.scratch("results") if options.quick else RESULTS)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = command.folder_of(options)
     stored, console = folder / "nexmark.json", Console()
-    results = json.loads(stored.read_text()) if stored.exists() else {"queries": {}}
+    results = command.read(stored, {"queries": {}})
     if not options.redraw:
         found = results["queries"] | run_all(options.only or list(QUERIES), options.quick, console)
         results["queries"] = {name: found[name] for name in QUERIES if name in found}

@@ -1,7 +1,7 @@
-"""NEXMark's joins: each as Watersmeet is asked, as Spark's own join is asked, and as a batch in DuckDB.
+"""NEXMark's joins: each as a query of Watersmeet, of Spark's own join, and as a batch in DuckDB.
 
-Streams are `persons`, `auctions` and `bids` of `watersmeet.workload.Nexmark`; bids with `closed` are closings. Results
-have whole numbers and texts only, so that rows can be compared as they are.
+Streams are `persons`, `auctions` and `bids` of `watersmeet.workload.Nexmark`; bids with `closed` are punctuations.
+Results have whole numbers and texts only, so that rows can be compared as they are.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Streams:
     persons: DataFrame
     auctions: DataFrame
     bids: DataFrame
-    longest: str  # no auction lasts longer: what Spark's own join has to be told
+    longest: str  # the longest auction, a parameter of Spark's own join
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _marked(df: DataFrame, time: str) -> DataFrame:
 
 
 def q3_ours(s: Streams) -> DataFrame:
-    """People elsewhere are punctuations: nobody with that number will come, so what they sell is not kept."""
+    """People elsewhere are punctuations: their ids do not come any more, so their auctions are not kept."""
     known = [wm.unique("person_id"), wm.when(f"NOT ({LOCAL})", on="person_id")]
     persons = _stream(s.persons, "registered_at", "persons", known)
     auctions = _stream(s.auctions.where("category = 10"), "opened_at", "auctions")
@@ -82,7 +82,7 @@ def _bids_of_auctions(s: Streams, window: str | None = None) -> wm.Joined:
 
 
 def _native_bids(s: Streams, longest: str) -> DataFrame:
-    """Grouped by the auction's opening as well: Spark gives a group out by event time, and needs one to go by."""
+    """Grouped by the auction's opening as well: Spark emits a group by event time, so the group needs one."""
     auctions = _marked(s.auctions, "opened_at").alias("a")
     bids = _marked(s.bids.where("NOT closed").withColumn("rank", sf.expr(RANK)), "bid_at").alias("b")
     near = f"a.auction_id = b.auction_id AND bid_at BETWEEN opened_at AND opened_at + interval {longest}"
@@ -123,7 +123,7 @@ def auction_native(s: Streams) -> DataFrame:
 
 
 def q8_ours(s: Streams) -> DataFrame:
-    """People are unique, so that nothing is kept of sellers who registered before; the interval is a condition."""
+    """People are unique, so auctions of sellers already registered are not kept; the interval is a condition."""
     window, start = f"{TUMBLING_SECONDS} seconds", f"div {TUMBLING_SECONDS} * {TUMBLING_SECONDS}"
     persons = s.persons.withColumn("starts", sf.expr(f"unix_seconds(registered_at) {start}"))
     auctions = s.auctions.selectExpr("seller", "opened_at", f"unix_seconds(opened_at) {start} AS opened_in")
@@ -165,8 +165,8 @@ def q20_native(s: Streams) -> DataFrame:
 
 
 Q20 = ("auction_id", "item_name", "seller", "bidder", "price")
-TOLD = (
-    "It cannot be told of closings. It has to be told how long the longest auction lasts, keeps every auction, and the "
+WITHOUT_PUNCTUATIONS = (
+    "It has no punctuations. It needs the length of the longest auction, keeps every auction, and the "
     "bids of as much time, for that long"
 )
 QUERIES = {
@@ -187,16 +187,16 @@ QUERIES = {
             "the final price of each auction (their average by category, which is never final, is taken on reading)",
             q4_ours,
             q4_native,
-            f"{TOLD}; only then does a price come out",
+            f"{WITHOUT_PUNCTUATIONS}; only then does a price come out",
             "SELECT auction_id, category, max(price) AS final FROM auctions JOIN bids USING (auction_id) "
             "WHERE NOT closed AND bid_at BETWEEN opened_at AND expires_at GROUP BY ALL",
         ),
         Query(
             "q8",
-            f"people who register and put something up within the same {TUMBLING_SECONDS} seconds",
+            f"people who register and open an auction within the same {TUMBLING_SECONDS} seconds",
             q8_ours,
             q8_native,
-            "It can say all of it",
+            "It can express all of it",
             "SELECT DISTINCT person_id, name, epoch_us(registered_at) // 10000000 * 10 AS starts "
             "FROM persons JOIN auctions ON person_id = seller "
             "AND epoch_us(registered_at) // 10000000 = epoch_us(opened_at) // 10000000",
@@ -207,7 +207,7 @@ QUERIES = {
             "the winning bid of each auction: the highest, of equal ones the first",
             q9_ours,
             q9_native,
-            f"{TOLD}; only then does a winner come out",
+            f"{WITHOUT_PUNCTUATIONS}; only then does a winner come out",
             "SELECT auction_id, seller, price, epoch_us(bid_at) AS bid_at, bidder "
             "FROM auctions JOIN bids USING (auction_id) WHERE NOT closed AND bid_at BETWEEN opened_at AND expires_at "
             "QUALIFY row_number() OVER (PARTITION BY auction_id ORDER BY price DESC, bids.bid_at, bidder DESC) = 1",
@@ -217,16 +217,16 @@ QUERIES = {
             "bids for auctions of category 10, with the auction",
             q20_ours,
             q20_native,
-            TOLD,
+            WITHOUT_PUNCTUATIONS,
             "SELECT auction_id, item_name, seller, bidder, price, epoch_us(bid_at) AS bid_at "
             "FROM auctions JOIN bids USING (auction_id) WHERE NOT closed AND category = 10",
         ),
         Query(
             "auction",
-            f"the PWJoin paper's: how many bids an auction got, and the best; windows of {WINDOW_SECONDS} s, closings",
+            f"the PWJoin paper's: number and best of an auction's bids; windows of {WINDOW_SECONDS} s, punctuations",
             auction_ours,
             auction_native,
-            "It cannot be told of closings; windows alone say what is kept, and when a group comes out",
+            "It has no punctuations; windows alone decide what is kept, and when a group comes out",
             "SELECT auction_id, count(*) AS bids, max(price) AS best FROM auctions JOIN bids USING (auction_id) "
             f"WHERE NOT closed AND bid_at BETWEEN opened_at AND opened_at + INTERVAL {WINDOW_SECONDS} SECONDS "
             "GROUP BY ALL",

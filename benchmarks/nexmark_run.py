@@ -4,7 +4,7 @@
 
 runs it in this process and prints its measurements as JSON on the last line. The files are two of bids, one of auctions
 and one of people per micro-batch. The last batch closes the auctions that still run, and then each stream has a row far
-in the future, so that nobody holds results back.
+in the future, so that no contender holds results back.
 """
 
 import argparse
@@ -47,7 +47,7 @@ SCHEMAS = {
 
 @dataclass(frozen=True)
 class Size:
-    """How much: `warm_up` batches that are not measured, then `steady` ones, of so many seconds of event time each."""
+    """The size of a run: `warm_up` batches that are not measured, then `steady` ones, and their event time."""
 
     rate: int
     in_flight: int
@@ -81,7 +81,7 @@ QUICK = Size(rate=1_000, in_flight=300, warm_up=1, steady=3)
 
 
 def make(size: Size) -> Path:
-    """The folder with the streams' files, made now unless it is there already."""
+    """The folder with the streams' files, generated unless it exists."""
     folder = data.scratch("data") / f"nexmark-{hashlib.sha256(repr(size).encode()).hexdigest()[:12]}"
     if folder.exists():
         return folder
@@ -102,7 +102,7 @@ def make(size: Size) -> Path:
 
 
 def _last(name: str, after: pa.Table, size: Size) -> pa.Table:
-    """Of bids the closings that are still to come; then the row of the far future."""
+    """The last rows of a stream: outstanding punctuations of the bids, then the row of the far future."""
     far = {TIMES[name]: pa.scalar(ORIGIN + size.end + 86_400 * SECOND).cast(pa.timestamp("us", "UTC"))}
     row = pa.Table.from_pylist([LAST[name] | {n: v.as_py() for n, v in far.items()}], schema=after.schema)
     if name != "bids":
@@ -123,7 +123,7 @@ def run(query: Query, contender: str, size: Size) -> dict[str, Any]:
 
 
 def work(spark: SparkSession, query: Query, ours: bool, size: Size, scratch: Path) -> dict[str, Any]:
-    """Works through all files, reads the times from Spark's progress, and compares the results."""
+    """Process all files, read the times from Spark's progress, and compare the results."""
     files = make(size)
     streams = {name: _read(spark, files, name) for name in FILES}
     results = (query.ours if ours else query.native)(Streams(**streams, longest=f"{size.longest_seconds} seconds"))
@@ -156,7 +156,7 @@ def _read(spark: SparkSession, files: Path, name: str) -> DataFrame:
 
 
 def compare(query: Query, files: Path, results: Path) -> tuple[int, int, int]:
-    """Rows that DuckDB finds and the contender did not, the other way round, and rows of the contender; as bags."""
+    """The numbers of rows that only DuckDB has, that only the contender has, and of all the contender's; as bags."""
     with duckdb.connect() as database:
         for name in FILES:
             real = "auction_id" if name != "persons" else "person_id"

@@ -1,9 +1,9 @@
-"""Window-oblivious joins: what every buffer keeps and loses, what windows of equal memory find, what strategies cost.
+"""Window-oblivious joins: size and loss of every buffer, results of windows of equal memory, costs of strategies.
 
     python -m benchmarks.oblivious [--quick] [--only CASE] [--out DIR]
     python -m benchmarks.oblivious --redraw          tables, picture and documents again from the last results
 
-All on the streams of `benchmarks.window_oblivious`. Accuracy, tuples and latencies are counted in the streams' own
+All on the streams of `lab.joins.window_oblivious`. Accuracy, tuples and latencies are counted in the streams' own
 time, so they are the same on any machine; CPU seconds are not. What can be chosen is chosen on other seeds than it is
 reported on.
 """
@@ -22,35 +22,35 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks import oblivious_report
-from benchmarks.window_oblivious import (
+from benchmarks.command import RESULTS
+from lab.joins.window_oblivious import (
     SECONDS,
     BareEquation,
     Outcome,
+    arrivals,
     compare,
     depths,
     fixed_windows,
     follow,
-    news,
     optimum,
     possible,
     query,
     run,
     streams,
 )
-from watersmeet.joins import plan
-from watersmeet.joins.buffers import LearnedBuffers
-from watersmeet.joins.oblivious import RunningWOJoin
-from watersmeet.joins.wo_join import WOJoin
+from watersmeet.joins import Join, plan
+from watersmeet.joins.wo_join.key_ranks import running
+from watersmeet.joins.wo_join.operator import WOJoin
+from watersmeet.joins.wo_join.retention import LearnedBuffers
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state.recent import MatchedDistances
+from watersmeet.state.statistics.fading_histogram import MatchedDistances
 from watersmeet.workload.arrivals import SECOND
 from watersmeet.workload.scrambled import Scrambled, cut
 
-RESULTS = Path(__file__).parent / "results"
-#: Seeds on which something is chosen, and those on which it is reported.
+#: Seeds for the choice of parameters, and seeds for the report.
 CHOSEN_ON, REPORTED_ON = range(1000, 1010), range(30)
-#: Seconds of a batch where latencies are measured.
+#: Seconds of a batch when latencies are measured.
 FINE = 0.2
 
 Found = dict[str, list[Outcome]]
@@ -66,7 +66,7 @@ def tuning(seeds: Sequence[int]) -> dict[str, Any]:
                 rows = [s.rows(SECONDS, seed=seed, stream=i) for i, s in enumerate(streams(seed))]
                 buffers = LearnedBuffers("learned", [None] * 3, loss)
                 buffers.matched = [MatchedDistances(loss, memory) for _ in rows]
-                outcomes.append(follow(RunningWOJoin(query(3), buffers), rows, SECONDS, 1.0))
+                outcomes.append(follow(running(query(3), buffers), rows, SECONDS, 1.0))
             accuracy = float(np.median([o.accuracy for o in outcomes]))
             kept = float(np.mean([o.kept for o in outcomes]))
             tried.append({"loss": loss, "memory": memory, "accuracy": accuracy, "kept": kept})
@@ -87,8 +87,8 @@ def pairs(seeds: Sequence[int]) -> Found:
             "equation 7, known": {"buffer": "eq7", "scrambling": (k, k)},
             "equation 7, measured": {"buffer": "eq7"},
         }.items():
-            out.setdefault(name, []).append(run(WOJoin(query(2), **options), rows))
-        bare = RunningWOJoin(query(2), BareEquation("eq7", (k, k)))
+            out.setdefault(name, []).append(run(Join(query(2), WOJoin(**options)), rows))
+        bare = running(query(2), BareEquation("eq7", (k, k)))
         out.setdefault("equation 7, known, to the letter", []).append(follow(bare, rows, SECONDS, 1.0))
         out.setdefault("optimum", []).append(Outcome(1.0, optimum(rows), 0))
     return out
@@ -112,7 +112,7 @@ def strategies(seeds: Sequence[int]) -> dict[str, list[dict[str, float]]]:
         windowed = JoinQuery(tuple(replace(s, window=TimeWindow(reach), delay=0) for s in query(3).streams))
         joins = {"window join": plan(windowed, "general_lazy").start()}
         for strategy in ("none", "dbf", "msf", "hybrid"):
-            joins[strategy] = WOJoin(query(3), scrambling=known, strategy=strategy).start()
+            joins[strategy] = WOJoin(scrambling=known, strategy=strategy).start(query(3))
         for name, join in joins.items():
             out.setdefault(name, []).append(_latency(join, rows))
     return out
@@ -121,7 +121,7 @@ def strategies(seeds: Sequence[int]) -> dict[str, list[dict[str, float]]]:
 def _latency(join: Any, rows: Sequence[Any]) -> dict[str, float]:
     kept, waited, cpu, results = [], [], 0.0, 0
     for n, step in enumerate(cut(rows, SECONDS, FINE)):
-        batches = news(step, join.query)
+        batches = arrivals(step, join.query)
         began = time.process_time()
         tables = list(join.step(batches))
         cpu += time.process_time() - began
@@ -146,7 +146,7 @@ def _plain(found: Found) -> dict[str, list[dict[str, Any]]]:
     return {name: [asdict(o) for o in runs] for name, runs in found.items()}
 
 
-#: Cases by name; each takes the seeds to be reported on.
+#: Cases by name; each takes the seeds for the report.
 CASES: dict[str, Callable[[Sequence[int]], Any]] = {
     "tuning": lambda seeds: tuning(CHOSEN_ON[: max(2, len(seeds) // 3)]),
     "buffers": lambda seeds: _plain(compare(seeds)),
@@ -166,17 +166,17 @@ def main() -> None:
     parser.add_argument("--only", choices=CASES, help="one case; the others stay as they are")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where results are written (%(default)s)")
     parser.add_argument("--redraw", action="store_true", help="run nothing")
-    asked = parser.parse_args()
-    path, console = asked.out / "window_oblivious.json", Console()
+    options = parser.parse_args()
+    path, console = options.out / "window_oblivious.json", Console()
     results = json.loads(path.read_text()) if path.exists() else {}
     for name, case in CASES.items():
-        if asked.redraw or asked.only not in (None, name):
+        if options.redraw or options.only not in (None, name):
             continue
         console.print(f"{name} …")
-        results[name] = case(REPORTED_ON[: 2 if asked.quick else 30])
-        asked.out.mkdir(parents=True, exist_ok=True)
+        results[name] = case(REPORTED_ON[: 2 if options.quick else 30])
+        options.out.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(results, indent=1))
-    for written in oblivious_report.write(results, asked.out, documents=asked.out == RESULTS and not asked.quick):
+    for written in oblivious_report.write(results, options.out, documents=options.out == RESULTS and not options.quick):
         console.print(f"wrote {written}")
 
 

@@ -1,18 +1,18 @@
-"""What the runs of `benchmarks.oblivious` say: tables, a picture, and the measured parts of the documents."""
+"""The report of `benchmarks.oblivious`: tables, a picture, and the measured parts of the documents."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "operators" / "wo_join.md"
-OURS, PAPER, GREY = "#c2410c", "#1e3a5f", "#9ca3af"
+from lab import ROOT
+from lab.measure.charts import GREY, OTHER, OURS, chart
+from lab.measure.sections import fill
+
+DOCUMENT = ROOT / "docs" / "operators" / "wo_join.md"
 
 Runs = dict[str, list[dict[str, float]]]
 
@@ -26,13 +26,13 @@ def buffers(found: Runs) -> str:
     ]
     for name, runs in found.items():
         accuracy, kept = [r["accuracy"] for r in runs], _mean(runs, "kept")
-        told = f"{np.median(accuracy):.4f} | {min(accuracy):.4f} | {kept:.0f} | {kept / best:.2f}"
-        lines.append(f"| {name} | {told} | {_mean(runs, 'too_late'):.1f} |")
+        cells = f"{np.median(accuracy):.4f} | {min(accuracy):.4f} | {kept:.0f} | {kept / best:.2f}"
+        lines.append(f"| {name} | {cells} | {_mean(runs, 'too_late'):.1f} |")
     return "\n".join([*lines, "", f"{len(found['optimum'])} seeds."])
 
 
 def tuning(found: dict[str, Any]) -> str:
-    """What was tried for the learned buffer, and on which seeds."""
+    """The parameters tried for the learned buffer, and their seeds."""
     lines = ["| `loss` | tuples of which half the weight fades | accuracy, median | tuples in memory |"]
     lines.append("|---:|---:|---:|---:|")
     for t in found["tried"]:
@@ -64,9 +64,9 @@ def strategies(found: Runs) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, runs in found.items():
-        told = [f"{_mean(runs, n):.{d}f}" for n, d in (("kept", 0), ("most", 0), ("mean_s", 2), ("worst_s", 1))]
+        cells = [f"{_mean(runs, n):.{d}f}" for n, d in (("kept", 0), ("most", 0), ("mean_s", 2), ("worst_s", 1))]
         ratios = [f"× {_mean(runs, n) / base:.1f}" for n, base in (("mean_s", latency), ("cpu_s", cpu))]
-        lines.append(f"| {name} | {' | '.join([*told, *ratios])} |")
+        lines.append(f"| {name} | {' | '.join([*cells, *ratios])} |")
     return "\n".join([*lines, "", f"Batches of 0.2 s of the streams' own time; {len(found['none'])} seeds."])
 
 
@@ -81,7 +81,7 @@ PARTS: dict[str, Callable[[Any], str]] = {
 
 
 def write(results: dict[str, Any], folder: Path, *, documents: bool) -> list[Path]:
-    """The tables and the picture; and where `documents` say that something was measured, that."""
+    """Write the tables and the picture, and with `documents` the measured parts of the documents."""
     parts = {name: PARTS[name](found) for name, found in results.items()}
     table = folder / "window_oblivious.md"
     table.write_text("\n\n".join(f"## {name}\n\n{text}" for name, text in parts.items()) + "\n")
@@ -89,28 +89,17 @@ def write(results: dict[str, Any], folder: Path, *, documents: bool) -> list[Pat
     if "buffers" in results:
         written.append(draw(results, folder / "window_oblivious.svg"))
     if documents:
-        text = DOCUMENT.read_text()
-        DOCUMENT.write_text(filled(text, parts))
+        fill(DOCUMENT, parts)
         written.append(DOCUMENT)
     return written
 
 
-def filled(text: str, parts: dict[str, str]) -> str:
-    """A document with its measured parts, each between two comments, as they are now."""
-    for name, part in parts.items():
-        between = re.compile(rf"(<!-- measured: {name} -->\n).*?(<!-- /measured -->)", re.DOTALL)
-        text = between.sub(lambda m, p=part: f"{m[1]}\n{p}\n\n{m[2]}", text)
-    return text
-
-
 def draw(results: dict[str, Any], path: Path) -> Path:
     """Tuples in memory and results lost of every buffer; latency and memory of every strategy."""
-    style = {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    with rc_context(style):
-        figure = Figure(figsize=(10, 4), layout="constrained")
+    with chart(path, 10, 4) as figure:
         lost, late = figure.subplots(1, 2)
         for name, runs in results["buffers"].items():
-            colour = PAPER if "equation" in name else GREY if name == "optimum" else OURS
+            colour = OTHER if "equation" in name else GREY if name == "optimum" else OURS
             x, y = _mean(runs, "kept"), 1 - float(np.median([r["accuracy"] for r in runs]))
             lost.plot(x, max(y, 1e-5), "o", color=colour)
             lost.annotate(name, (x, max(y, 1e-5)), (5, 3), textcoords="offset points", fontsize=7)
@@ -123,7 +112,6 @@ def draw(results: dict[str, Any], path: Path) -> Path:
             late.annotate(name, (x, y), (5, 3), textcoords="offset points", fontsize=7)
         late.set_xlabel("tuples in memory")
         late.set_title("seconds until a result comes", loc="left", fontweight="bold")
-        figure.savefig(path, metadata={"Date": None})
     return path
 
 

@@ -1,4 +1,4 @@
-"""What `benchmarks.punctuations` measures: operators of the engine on punctuated streams, one shard, no Spark.
+"""The runs of `benchmarks.punctuations`: operators of the engine on punctuated streams, one shard, no Spark.
 
 A run hands an operator its batches one after the other, as a shard gets them from Spark, and settles each with a
 durable log kept in memory. Time is CPU time of the process, so other programs on the machine matter little.
@@ -6,22 +6,23 @@ durable log kept in memory. Time is CPU time of the process, so other programs o
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lab.measure.contender import Contender
 from watersmeet.joins import plan
 from watersmeet.model.batches import Batch, no_rows
-from watersmeet.model.punctuations import Closings, Unique
+from watersmeet.model.punctuations import BatchPunctuations, Unique
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import log
+from watersmeet.state.durable import log
 from watersmeet.workload import AuctionHouse
 from watersmeet.workload.arrivals import SECOND
-from watersmeet.workload.punctuated import Punctuated, stream_spec
+from watersmeet.workload.punctuated_streams import Punctuated, stream_spec
 from watersmeet.workload.tables import AUCTIONS, BIDS, ORIGIN, bid_table, plain_table
 
 Step = Sequence[Batch]
@@ -29,33 +30,23 @@ HOUR = 1.0  # seconds of stream time that stand for an hour of the auction house
 TWELVE_HOURS = round(12 * HOUR * SECOND)
 
 
-@dataclass(frozen=True)
-class Operator:
-    """A contender: an algorithm with its options, with or without the windows and the punctuations of the case."""
-
-    algorithm: str
-    options: dict[str, Any] = field(default_factory=dict)
-    windows: bool = True
-    punctuations: bool = True
-
-
 OPERATORS = {
-    "nested_loop": Operator("nested_loop", punctuations=False),
-    "hash, 100 buckets": Operator("hash", {"buckets": 100}, punctuations=False),
-    "hash": Operator("hash", punctuations=False),
-    "pjoin": Operator("pjoin", windows=False),
-    "pwjoin": Operator("pwjoin"),
-    "pwjoin, none": Operator("pwjoin", punctuations=False),
+    "nested_loop": Contender("nested_loop", punctuations=False),
+    "hash, 100 buckets": Contender("hash", {"buckets": 100}, punctuations=False),
+    "hash": Contender("hash", punctuations=False),
+    "pjoin": Contender("pjoin", windows=False),
+    "pwjoin": Contender("pwjoin"),
+    "pwjoin, none": Contender("pwjoin", punctuations=False),
 }
 
 
 @dataclass(frozen=True)
 class Case:
-    """A load, and who runs it. `make` gives the query and the batches that an operator gets."""
+    """A load and its contenders. `make` gives the query and the batches of an operator."""
 
     name: str
     about: str
-    make: Callable[[Operator], tuple[JoinQuery, Iterator[Step]]]
+    make: Callable[[Contender], tuple[JoinQuery, Iterator[Step]]]
     contenders: tuple[str, ...]
     repetitions: int = 5
 
@@ -63,15 +54,15 @@ class Case:
 def run(case: Case, name: str) -> dict[str, Any]:
     """One operator over a case: CPU seconds of its steps, of the log, and (both) of the batches without tuples.
 
-    `samples` are (time, tuples stored, bytes, values announced so far, results so far) after each batch.
+    `samples` are (time, tuples stored, bytes, values propagated so far, results so far) after each batch.
     """
     operator = OPERATORS[name]
     query, steps = case.make(operator)
     join = plan(query, operator.algorithm, **operator.options).start()
     store, header = log.MemoryStore(), log.begin(query)
     found: dict[str, Any] = {"contender": name, "step_s": 0.0, "log_s": 0.0, "closing_s": 0.0}
-    totals = dict.fromkeys(("rows_in", "results", "announced", "late", "violations"), 0)
-    closings, samples, seen = 0, [], set[Any]()
+    totals = dict.fromkeys(("rows_in", "results", "propagated", "late", "violations"), 0)
+    punctuations, samples, seen = 0, [], set[Any]()
     for batches in steps:
         began = time.process_time()
         for _ in join.step(batches):
@@ -87,31 +78,31 @@ def run(case: Case, name: str) -> dict[str, Any]:
             totals[counter] += getattr(join.counters, counter)
         for batch, spec in zip(batches, query.streams, strict=True):
             seen.update(batch.rows.column(spec.key[0]).unique().to_pylist())
-        closings += sum(b.closings.times.size for b in batches if b.closings is not None)
+        punctuations += sum(b.punctuations.times.size for b in batches if b.punctuations is not None)
         at = max(b.seen for b in batches if b.seen is not None)
         size = sum(s.bytes for s in join.streams)
-        samples.append((at, join.counters.stored, size, totals["announced"], totals["results"]))
-    return found | totals | {"closings": closings, "distinct": len(seen), "samples": samples}
+        samples.append((at, join.counters.stored, size, totals["propagated"], totals["results"]))
+    return found | totals | {"closed_keys": punctuations, "distinct": len(seen), "samples": samples}
 
 
 def punct(
     patterns: tuple[str, str], tuples: int, gap: float, window: float, batch: float, **options: Any
-) -> Callable[[Operator], tuple[JoinQuery, Iterator[Step]]]:
-    """Two punctuated streams of so many tuples each, with equal windows, cut into batches of `batch` seconds."""
+) -> Callable[[Contender], tuple[JoinQuery, Iterator[Step]]]:
+    """Two punctuated streams with equal windows and numbers of tuples, in batches of `batch` seconds."""
     made = [Punctuated(pattern, seed, gap, **options).take(tuples) for seed, pattern in enumerate(patterns)]
 
-    def make(operator: Operator) -> tuple[JoinQuery, Iterator[Step]]:
+    def make(operator: Contender) -> tuple[JoinQuery, Iterator[Step]]:
         specs = [stream_spec(name, window if operator.windows else None) for name in "ab"]
-        cuts = [m.batches(s, batch, closings=operator.punctuations) for m, s in zip(made, specs, strict=True)]
+        cuts = [m.batches(s, batch, punctuations=operator.punctuations) for m, s in zip(made, specs, strict=True)]
         return JoinQuery(tuple(specs)), zip(*cuts, strict=False)
 
     return make
 
 
-def many_closings(kind: pa.DataType, per_batch: int, batches: int) -> Callable[[Operator], Any]:
-    """Stream b closes, one by one, the keys that stream a has just brought; nothing else happens in those steps."""
+def many_closings(kind: pa.DataType, per_batch: int, batches: int) -> Callable[[Contender], Any]:
+    """Stream b closes, one by one, the keys of stream a's last batch; those steps contain nothing else."""
 
-    def make(operator: Operator) -> tuple[JoinQuery, Iterator[Step]]:
+    def make(operator: Contender) -> tuple[JoinQuery, Iterator[Step]]:
         a, b = stream_spec("a", 10.0, kind), stream_spec("b", 10.0, kind)
         return JoinQuery((a, b)), _closed_in_turn(a, b, kind, per_batch, batches)
 
@@ -130,38 +121,41 @@ def _closed_in_turn(
         times = number * SECOND + np.arange(per_batch) * SECOND // per_batch
         rows = pa.record_batch([keys, pa.array(times), pa.array(numbers)], schema=a.schema)
         yield [Batch.of(rows, a.time), none[1]]
-        yield [none[0], Batch(none[1].rows, int(times[-1]), closings=Closings(rows.select(["key"]), times))]
+        yield [
+            none[0],
+            Batch(none[1].rows, int(times[-1]), punctuations=BatchPunctuations(rows.select(["key"]), times)),
+        ]
 
 
-def auction_house(hours: float, rate: float, lost: float, bids_wait: float) -> Callable[[Operator], Any]:
+def auction_house(hours: float, rate: float, lost: float, bids_wait: float) -> Callable[[Contender], Any]:
     """Bids within 12 hours of their auction's opening; auctions are unique, bids close them, some of that is lost.
 
-    `bids_wait` is the bids' window in hours: 12 says "12 hours apart", 0 says that a bid never precedes its auction.
+    `bids_wait` is the bids' window in hours: 12 means "12 hours apart", 0 means that a bid never precedes its auction.
     """
     house = AuctionHouse(rate / HOUR, 1, round(rate / 16), 1.0 * HOUR, lost=lost)
 
-    def make(operator: Operator) -> tuple[JoinQuery, Iterator[Step]]:
-        promises = (Unique(),) if operator.punctuations else ()
+    def make(operator: Contender) -> tuple[JoinQuery, Iterator[Step]]:
+        constraints = (Unique(),) if operator.punctuations else ()
         waits = TimeWindow(round(bids_wait * HOUR * SECOND))
-        auctions = StreamSpec("auctions", AUCTIONS, "opened_at", ("item_id",), TimeWindow(TWELVE_HOURS), 0, promises)
+        auctions = StreamSpec("auctions", AUCTIONS, "opened_at", ("item_id",), TimeWindow(TWELVE_HOURS), 0, constraints)
         bids = StreamSpec("bids", BIDS, "bid_at", ("item_id",), waits)
         return JoinQuery((auctions, bids)), _hours(house, operator, hours)
 
     return make
 
 
-def _hours(house: AuctionHouse, operator: Operator, hours: float) -> Iterator[list[Batch]]:
+def _hours(house: AuctionHouse, operator: Contender, hours: float) -> Iterator[list[Batch]]:
     step = round(HOUR * SECOND / 2)
     for start in range(0, round(hours * HOUR * SECOND), step):
-        opened, heard = house.auctions(start, start + step), house.bids(start, start + step)
-        closed = heard["closed"]
-        keys = pa.record_batch([pa.array(heard["item_id"][closed])], names=["item_id"])
-        closings = Closings(keys, heard["bid_at"][closed] + ORIGIN)
-        bids = bid_table({name: values[~closed] for name, values in heard.items()}, BIDS)
-        seen = start + step - 1 + ORIGIN  # both streams tell how far they are
+        opened, delivered = house.auctions(start, start + step), house.bids(start, start + step)
+        closed = delivered["closed"]
+        keys = pa.record_batch([pa.array(delivered["item_id"][closed])], names=["item_id"])
+        punctuations = BatchPunctuations(keys, delivered["bid_at"][closed] + ORIGIN)
+        bids = bid_table({name: values[~closed] for name, values in delivered.items()}, BIDS)
+        seen = start + step - 1 + ORIGIN  # the newest event time of both streams
         yield [
             Batch(_rows(plain_table(opened, AUCTIONS)), seen),
-            Batch(_rows(bids), seen, closings=closings if operator.punctuations else None),
+            Batch(_rows(bids), seen, punctuations=punctuations if operator.punctuations else None),
         ]
 
 

@@ -9,7 +9,6 @@ with the constants of this machine (`./run calibrate`; fitted first, if they wer
 five runs.
 """
 
-import argparse
 import json
 from itertools import product
 from pathlib import Path
@@ -18,10 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import data, report
-from benchmarks import optimizer_report as told
+from benchmarks import command, optimizer_report
 from benchmarks.plans import judge, warm_up
-from benchmarks.spark import RESULTS, describe
+from benchmarks.spark import describe
 from watersmeet.cost.calibration import calibrate
 from watersmeet.cost.machine import Machine, here, save
 from watersmeet.workload.steady import Steady
@@ -41,7 +39,7 @@ WINDOWS: dict[int, tuple[tuple[float, ...], ...]] = {
 #: Tuples of a key in the windows of a load, on average over its streams: few match, or many.
 PER_KEY = (0.3, 1.5)
 #: Of the keys that live, the share that retires in a second, closed by all streams.
-CLOSINGS = (0.0, 0.3)
+CLOSED_KEYS = (0.0, 0.3)
 
 
 def loads() -> dict[str, Steady]:
@@ -51,13 +49,13 @@ def loads() -> dict[str, Steady]:
     """
     found = {}
     for n in RATES:
-        grid = product(enumerate(RATES[n]), enumerate(WINDOWS[n]), PER_KEY, CLOSINGS)
+        grid = product(enumerate(RATES[n]), enumerate(WINDOWS[n]), PER_KEY, CLOSED_KEYS)
         for number, ((r, rates), (w, windows), per_key, closing) in enumerate(grid):
             held = sum(rate * window for rate, window in zip(rates, windows, strict=True)) / n
             keys = max(2, round(held / per_key))
             each = tuple(max(1, keys // (1 + i)) for i in range(n)) if n > 2 and number.bit_count() % 2 else (keys,) * n
             name = f"{n} streams, rates {r}, windows {w}, {per_key} per key, {'closings' if closing else 'no closings'}"
-            found[name] = Steady(rates, windows, each, closings=closing * keys)
+            found[name] = Steady(rates, windows, each, punctuations=closing * keys)
     return found
 
 
@@ -84,29 +82,21 @@ def run_all(chosen: dict[str, Steady], machine: Machine, quick: bool, console: C
 
 
 def write(results: dict[str, Any], folder: Path, console: Console) -> None:
-    """Report and chart of the results in a folder; the README too, when they are the ones it shows."""
-    text = told.markdown(results)
-    (folder / "optimizer.md").write_text(text)
-    told.draw(results, folder / "optimizer.svg")
-    if folder == RESULTS:
-        report.fill("optimizer", f"![plans](results/optimizer.svg)\n\n{text}")
-    console.print(told.verdicts(results).rich())
-    console.print(f"Written to {folder}: optimizer.json, optimizer.md, optimizer.svg")
+    optimizer_report.draw(results, folder / "optimizer.svg")
+    command.publish(
+        "optimizer", optimizer_report.markdown(results), [optimizer_report.verdicts(results)], folder, console, "plans"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.optimizer", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few loads, once: does everything run?")
+    parser = command.parser("optimizer", __doc__, "a few loads, once")
     parser.add_argument(
         "--only", metavar="TEXT", help="only loads with this in their name; the others keep their results"
     )
-    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, quick: .bench")
-    parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
-    folder = (options.out or (data.scratch("results") if options.quick else RESULTS)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = command.folder_of(options)
     stored, console = folder / "optimizer.json", Console()
-    results = json.loads(stored.read_text()) if stored.exists() else {"loads": {}}
+    results = command.read(stored, {"loads": {}})
     if not options.redraw:
         chosen = {n: s for n, s in (quick_loads() if options.quick else loads()).items() if (options.only or "") in n}
         if not chosen:
@@ -114,7 +104,7 @@ def main() -> None:
         machine = here()
         if not machine.fitted:
             console.print("fitting the constants of this machine")
-            machine, _ = calibrate(options.quick, say=console.print)
+            machine, _ = calibrate(options.quick, report=console.print)
             if not options.quick:
                 save(machine)
         warm_up()

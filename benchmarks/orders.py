@@ -14,9 +14,9 @@ from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.spark.ordering import FollowedOrder
-from watersmeet.spark.watching import Watch
-from watersmeet.state import log
+from watersmeet.spark.progress.adaptive_order import FollowedOrder
+from watersmeet.spark.progress.shard_statistics import Watch
+from watersmeet.state.durable import log
 
 NAMES = "abcdefgh"
 SECOND = 1_000_000
@@ -75,8 +75,8 @@ def run(load: Load, contender: str, algorithm: str = "general_lazy", **options: 
             pass
         joined = time.process_time()
         if followed:
-            said = followed.after(n, batches)
-            changes += [said["order_change"]] if "order_change" in said else []
+            counters = followed.after(n, batches)
+            changes += [counters["order_change"]] if "order_change" in counters else []
         order_s += time.process_time() - joined
         samples.append((join.counters.probed, joined - began))
         for counter in ("probed", "results", "rows_in"):

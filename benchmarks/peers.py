@@ -1,4 +1,4 @@
-"""One window join of two streams by everybody: stream processors, Spark's own join, batches, Watersmeet.
+"""One window join of two streams by all peers: stream processors, Spark's own join, batches, Watersmeet.
 
     python -m benchmarks.peers [--quick] [--only NAME] [--out DIR]
     python -m benchmarks.peers --prepare         files and environments alone, so that a run is all measuring
@@ -8,7 +8,6 @@ One after the other, over the same rows, each in a process of its own and with t
 is not among our dependencies gets an environment of its own on first use, which is not part of any time.
 """
 
-import argparse
 import json
 import shutil
 import sys
@@ -24,19 +23,20 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import cases, data, report
-from benchmarks import peers_report as told
+from benchmarks import cases, command, data, peers_report
 from benchmarks.cases import PEERS, Case
 from benchmarks.environments import NotInstalledError, python_of
-from benchmarks.processes import measured
-from benchmarks.spark import RESULTS, circumstances, run_one
+from benchmarks.spark import run_one
+from lab import ROOT
+from lab.measure.circumstances import circumstances
+from lab.processes import measured
 
-LONGEST_RUN = 300  # seconds; who needs longer is shown as not finished
+LONGEST_RUN = 300  # seconds; a longer run is shown as not finished
 
 
 @dataclass(frozen=True)
 class Peer:
-    """How one is run: by `benchmarks.contenders` on Spark, or by a module of `benchmarks.engines`."""
+    """A peer, run by `benchmarks.contenders` on Spark or by a module of `benchmarks.engines`."""
 
     name: str
     engine: str = ""
@@ -45,7 +45,7 @@ class Peer:
     contender: str = ""
 
 
-EVERYBODY = {
+CONTENDERS = {
     peer.name: peer
     for peer in (
         Peer("watersmeet", contender=cases.WATERSMEET),
@@ -63,7 +63,7 @@ EVERYBODY = {
 
 
 def texts_of(case: Case, files: Path) -> Path:
-    """The rows as CSV, for those who read no Parquet: two files a stream; with headings for those who ask for them."""
+    """The rows as CSV, two files a stream, for peers that do not read Parquet; with headings for some."""
     folder = files.with_name(files.name + "-csv")
     if folder.exists():
         return folder
@@ -88,7 +88,7 @@ def texts_of(case: Case, files: Path) -> Path:
 
 
 def run(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
-    """One peer's rows, seconds and results, or why there are none."""
+    """One peer's rows, seconds and results, or the error."""
     began = time.monotonic()
     outcome = _on_spark(peer, case, quick) if peer.contender else _engine(peer, case)
     return {"peer": peer.name} | outcome | {"process_s": round(time.monotonic() - began, 1)}
@@ -98,7 +98,7 @@ def _on_spark(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
     """Steady batches alone are timed; results are those of all."""
     outcome = run_one(peer.contender, case.name, quick)
     if "error" in outcome:
-        return {"error": f"did not finish ({case.name}-{peer.contender}.log says why)"}
+        return {"error": f"did not finish (reason in {case.name}-{peer.contender}.log)"}
     steady = [b for b in outcome["batches"] if b["phase"] == "steady"]
     return {
         "rows": sum(b["rows"] for b in steady),
@@ -116,23 +116,23 @@ def _engine(peer: Peer, case: Case) -> dict[str, Any]:
         return {"error": str(reason), "not_installed": True}
     files = data.make(case)
     state = Path(tempfile.mkdtemp(prefix=peer.name, dir=data.scratch("checkpoints")))
-    command = [python, "-m", f"benchmarks.engines.{peer.engine}", files, texts_of(case, files), state]
-    command += [data.expected_results(files), f"--variant={peer.variant}"]
+    program = [python, "-m", f"benchmarks.engines.{peer.engine}", files, texts_of(case, files), state]
+    program += [data.expected_results(files), f"--variant={peer.variant}"]
     log = data.scratch("logs") / f"peers-{peer.name}.log"
-    own = {"PYTHONPATH": str(Path(__file__).parent.parent), "PATHWAY_THREADS": "2"} if peer.environment else {}
+    own = {"PYTHONPATH": str(ROOT), "PATHWAY_THREADS": "2"} if peer.environment else {}
     try:
-        outcome = measured([str(part) for part in command], log, longest=LONGEST_RUN, environment=own)
+        outcome = measured([str(part) for part in program], log, longest=LONGEST_RUN, environment=own)
     finally:
         shutil.rmtree(state, ignore_errors=True)
     if "error" in outcome:
-        return {"error": f"did not finish, or not within {LONGEST_RUN} s ({log.name} says why)"}
+        return {"error": f"did not finish, or not within {LONGEST_RUN} s (reason in {log.name})"}
     return outcome
 
 
 def prepare(names: list[str], case: Case, console: Console) -> None:
-    """Files and environments, unless they are there."""
+    """Create files and environments unless they exist."""
     texts_of(case, data.make(case))
-    for name in dict.fromkeys(EVERYBODY[name].environment for name in names if EVERYBODY[name].environment):
+    for name in dict.fromkeys(CONTENDERS[name].environment for name in names if CONTENDERS[name].environment):
         console.print(f"environment of {name} …")
         try:
             python_of(name)
@@ -149,7 +149,7 @@ def run_all(names: list[str], case: Case, quick: bool, console: Console) -> dict
         bar = progress.add_task("", total=len(names))
         for name in names:
             progress.update(bar, description=name)
-            found["runs"].append(run(EVERYBODY[name], case, quick))
+            found["runs"].append(run(CONTENDERS[name], case, quick))
             if "error" in found["runs"][-1]:
                 progress.console.print(f"[red]{name}: {found['runs'][-1]['error']}")
             progress.advance(bar)
@@ -157,29 +157,19 @@ def run_all(names: list[str], case: Case, quick: bool, console: Console) -> dict
 
 
 def write(results: dict[str, Any], folder: Path, console: Console) -> None:
-    """The table in a folder; in the README too, when it is the one it shows."""
-    text = told.markdown(results)
-    (folder / "peers.md").write_text(text)
-    if folder == RESULTS:
-        report.fill("peers", text)
-    for table in told.tables(results):
-        console.print(table.rich())
-    console.print(f"Written to {folder}: peers.json, peers.md")
+    command.publish("peers", peers_report.markdown(results), peers_report.tables(results), folder, console)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the data: does everything run?")
-    parser.add_argument("--only", action="append", choices=EVERYBODY, metavar="NAME", help=f"of {', '.join(EVERYBODY)}")
-    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results for whole runs")
+    parser = command.parser("peers", __doc__, "a twentieth of the data")
+    parser.add_argument(
+        "--only", action="append", choices=CONTENDERS, metavar="NAME", help=f"of {', '.join(CONTENDERS)}"
+    )
     parser.add_argument("--prepare", action="store_true", help="make files and environments, and measure nothing")
-    parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
-    incomplete = options.quick or options.only
-    folder = (options.out or (data.scratch("results") if incomplete else RESULTS)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = command.folder_of(options, incomplete=bool(options.only))
     stored, console = folder / "peers.json", Console()
-    case, names = PEERS.quick() if options.quick else PEERS, options.only or list(EVERYBODY)
+    case, names = PEERS.quick() if options.quick else PEERS, options.only or list(CONTENDERS)
     if options.prepare:
         prepare(names, case, console)
         return

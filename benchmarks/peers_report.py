@@ -1,9 +1,10 @@
-"""What the runs of `benchmarks.peers` say: a table of speeds, one of what each does and does not do, and the claim."""
+"""The report of `benchmarks.peers`: a table of speeds, a table of properties, and the claim."""
 
 from typing import Any
 
-from benchmarks.goals import NOT_JUDGED
-from benchmarks.report import Table, conditions
+from benchmarks.report import conditions
+from lab.measure.claims import NOT_MEASURED, answer
+from lab.measure.tables import Table
 
 COLUMNS = ("peer", "version", "rows/s", "× watersmeet", "seconds", "whole process, s", "results", "answer")
 LEGEND = """rows/s: on Spark of the steady batches, trigger to commit; of the others of all rows, from the start of the
@@ -12,7 +13,7 @@ over the peer's."""
 ABILITIES = ("peer", "durable state", "bounded state", "disorder", "reads")
 
 
-#: What each does in this run. (durable, bounded, disorder, input)
+#: The properties of each peer in this run: durable, bounded, disorder, input.
 DOES = {
     "watersmeet": (
         "every batch, RocksDB state store",
@@ -46,13 +47,13 @@ DOES = {
     ),
     "pathway": (
         "its log of the input, every 5 s; a restart computes anew",
-        "no: asked without a cutoff, as the streams are not read in step",
+        "no: run without a cutoff, as the streams are not read in step",
         "any; results are corrected",
         "CSV",
     ),
     "bytewax": (
         "snapshots of changed keys every 5 s",
-        "no: rows of a key are forgotten, keys are not",
+        "no: rows of a key are evicted, keys are not",
         "what the hand-made join keeps: window and delay of each key",
         "Parquet",
     ),
@@ -108,12 +109,11 @@ def claims(results: dict[str, Any]) -> Table:
         run = _of(results, name)
         other = speed(run) if run else None
         if mine is None or other is None:
-            rows.append((name, "more than 1", "–", "not measured"))
+            rows.append((name, "more than 1", "–", NOT_MEASURED))
             continue
-        answer = NOT_JUDGED if results["quick"] else "holds" if mine > other else "does not hold"
-        rows.append((name, "more than 1", f"{mine / other:.2f}", answer))
-    note = "Watersmeet's rows a second over those of each stream processor with durable state."
-    return Table("Ahead of every streaming peer", note, ("peer", "asked", "measured", "answer"), rows)
+        rows.append((name, "more than 1", f"{mine / other:.2f}", answer(mine > other, quick=results["quick"])))
+    caption = "Watersmeet's rows a second over those of each stream processor with durable state."
+    return Table("Ahead of every streaming peer", caption, ("peer", "required", "measured", "answer"), rows)
 
 
 def tables(results: dict[str, Any]) -> list[Table]:

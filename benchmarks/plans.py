@@ -1,4 +1,4 @@
-"""Plans against each other on one load: which the optimiser takes, what all of them count, how long they take."""
+"""A comparison of plans on one load: the optimiser's choice, the counters of all plans, and their times."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from watersmeet.cost.calibration import work_of
-from watersmeet.cost.figures import assumed
 from watersmeet.cost.machine import DEFAULT, Machine
+from watersmeet.cost.measured_parameters import assumed
 from watersmeet.cost.parameters import KEY_BYTES, Order, Parameters
 from watersmeet.cost.work import Work
-from watersmeet.joins import listens, plan
+from watersmeet.joins import plan
 from watersmeet.model.batches import Batch
 from watersmeet.optimizer.order import best_order, cost_of, heuristic
-from watersmeet.optimizer.plan import Plan
+from watersmeet.optimizer.plan import JoinPlan
 from watersmeet.optimizer.planner import make_plan
-from watersmeet.spark.watching import Watch
-from watersmeet.state import log
+from watersmeet.spark.progress.shard_statistics import Watch
+from watersmeet.state.durable import log
 from watersmeet.state.value_lists import ValueLists
 from watersmeet.workload.steady import Steady
 
@@ -53,8 +53,8 @@ class Contender:
 
     @property
     def name(self) -> str:
-        told = [spell(value) if key == "order" else f"{key} {value}" for key, value in self.options]
-        return ", ".join([self.algorithm, *told])
+        options = [order_text(value) if key == "order" else f"{key} {value}" for key, value in self.options]
+        return ", ".join([self.algorithm, *options])
 
     @property
     def scans_windows(self) -> bool:
@@ -65,10 +65,10 @@ class Contender:
         return self.algorithm == "windowed_hash" or self.scans_windows
 
 
-def spell(order: Any) -> str:
+def order_text(order: Any) -> str:
     """An order by the names of the streams; one for each origin has a bar between them."""
     if isinstance(order[0], tuple):
-        return "|".join(map(spell, order))
+        return "|".join(map(order_text, order))
     return "".join("abcdefgh"[i] for i in order)
 
 
@@ -79,8 +79,8 @@ def contenders(streams: Steady) -> list[Contender]:
         tried = [Contender(name, tuple(options.items())) for name, options in OF_TWO]
         scanned = streams.rates[0] * streams.rates[1] * sum(streams.windows)
         tried = [c for c in tried if scanned <= MOST_SCANNED or not c.scans_windows]
-        heard = (listens(plan(streams.query, c.algorithm, **dict(c.options))) for c in tried)
-        return [c for c, hears in zip(tried, heard, strict=True) if hears or not streams.closings]
+        heard = (plan(streams.query, c.algorithm, **dict(c.options)).algorithm.uses_punctuations for c in tried)
+        return [c for c, hears in zip(tried, heard, strict=True) if hears or not streams.punctuations]
     orders = list(permutations(range(n)))
     if len(orders) > MOST_ORDERS:
         picked = np.random.default_rng(5).permutation(len(orders))[:MOST_ORDERS]
@@ -91,7 +91,7 @@ def contenders(streams: Steady) -> list[Contender]:
     ]
 
 
-def chosen(made: Plan, n: int, keys: float) -> Contender:
+def chosen(made: JoinPlan, n: int, keys: float) -> Contender:
     """A plan of the optimiser as something that runs; an order that all arrivals follow is told as one."""
     options: dict[str, Any] = {}
     if made.algorithm == "hybrid":
@@ -115,7 +115,7 @@ def one_order_of(order: Order) -> tuple[Order, ...]:
 def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> dict[str, Any]:
     """CPU seconds of a run, the log included, its work, and the state that it had in the last third.
 
-    Bytes are those of stored tuples; closings are remembered as well, the more of them the longer a run is.
+    Bytes are those of stored tuples. Closed keys do not count: their number grows with the length of a run.
     """
     query = streams.query
     join = plan(query, contender.algorithm, **dict(contender.options)).start()
@@ -126,13 +126,13 @@ def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> 
         for _ in join.step(batches):
             pass
         seconds += time.process_time() - began
-        work += work_of(contender.algorithm, join, batches, scans=contender.scans)  # the log forgets the batch
+        work += work_of(contender.algorithm, join, batches, scans=contender.scans)  # the commit clears the batch
         began = time.process_time()
         header = log.commit(join, header, store)
         seconds += time.process_time() - began
         stored.append(join.counters.stored)
-        remembered = sum(s.lists.closings for s in join.streams if isinstance(s.lists, ValueLists))
-        size.append(sum(s.bytes for s in join.streams) - remembered * KEY_BYTES)
+        closed_keys = sum(s.lists.closed_keys for s in join.streams if isinstance(s.lists, ValueLists))
+        size.append(sum(s.bytes for s in join.streams) - closed_keys * KEY_BYTES)
     last = len(steps) * 2 // 3
     constants = DEFAULT.of(contender.algorithm)
     return {
@@ -146,11 +146,11 @@ def run(contender: Contender, streams: Steady, steps: Sequence[list[Batch]]) -> 
 
 
 def warm_up() -> None:
-    """Load, and the first time compile, what the plans run."""
-    for small in (Steady((20, 20), (1.0, 1.0), (9, 9)), Steady((20, 20), (1.0, 1.0), (9, 9), closings=3.0)):
+    """Load the kernels of the plans, or compile them the first time."""
+    for small in (Steady((20, 20), (1.0, 1.0), (9, 9)), Steady((20, 20), (1.0, 1.0), (9, 9), punctuations=3.0)):
         for n in range(2, 6):
             streams = Steady(
-                small.rates[:1] * n, small.windows[:1] * n, small.distinct[:1] * n, closings=small.closings
+                small.rates[:1] * n, small.windows[:1] * n, small.distinct[:1] * n, punctuations=small.punctuations
             )
             steps = list(streams.steps(3))
             for algorithm in {c.algorithm: c for c in contenders(streams)}.values():
@@ -158,7 +158,7 @@ def warm_up() -> None:
 
 
 def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
-    """What a first run has measured of the streams."""
+    """The statistics of the streams, measured in a first run."""
     query = streams.query
     definition = plan(query, "pwjoin" if len(query.streams) == 2 else "general_lazy")
     join = definition.start()
@@ -169,22 +169,22 @@ def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
             pass
         watched.after(n, batches)
         header = log.commit(join, header, store)
-    p = watched.figures()
+    p = watched.statistics()
     return replace(p, streams=tuple(replace(s, remembered=0.0) for s in p.streams))
 
 
 def given(streams: Steady) -> Parameters:
-    """The same without a run: what the load was made with."""
+    """The same without a run, from the parameters of the load."""
     p = assumed(streams.query)
     each = []
     for s, rate, window, keys in zip(p.streams, streams.rates, streams.windows, streams.distinct, strict=True):
-        distinct = min(keys + streams.closings * window, max(rate * window, 1.0))
-        each.append(replace(s, rate=rate, distinct=max(1.0, distinct), punctuation_rate=streams.closings))
+        distinct = min(keys + streams.punctuations * window, max(rate * window, 1.0))
+        each.append(replace(s, rate=rate, distinct=max(1.0, distinct), punctuation_rate=streams.punctuations))
     return replace(p, streams=tuple(each))
 
 
 def judge(streams: Steady, machine: Machine, repetitions: int) -> Iterator[dict[str, Any]]:
-    """Everything about one load; yields once for each repetition, with what has been found so far."""
+    """The results of one load so far; yields once for each repetition."""
     steps = list(streams.steps(SECONDS))
     n = len(streams.rates)
     p = figures(streams, steps[: SECONDS // 3])
@@ -205,7 +205,7 @@ def judge(streams: Steady, machine: Machine, repetitions: int) -> Iterator[dict[
             "rates": streams.rates,
             "windows": streams.windows,
             "keys": streams.distinct,
-            "closings": streams.closings,
+            "closed_keys": streams.punctuations,
         },
         "chosen": {by: c.name for by, c in taken.items()},
         "heuristic": None if by_rule is None else by_rule.name,

@@ -1,4 +1,4 @@
-"""Where the milliseconds of a steady batch go: Spark's own phases, the tasks of each stage, and Watersmeet's timers.
+"""The parts of the time of a steady batch: Spark's own phases, the tasks of each stage, and Watersmeet's timers.
 
     python -m benchmarks.profile [--quick] [--only CASE] [--contender NAME]
 
@@ -15,11 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import data, report
+from benchmarks import data
 from benchmarks.cases import CASES, EVERYONE, PACKED_IDENTITY, WATERSMEET
+from benchmarks.command import README, RESULTS
 from benchmarks.measures import batch_times
-from benchmarks.report import Table
-from benchmarks.spark import RESULTS, run_one
+from benchmarks.spark import run_one
+from lab.measure.sections import fill
+from lab.measure.tables import Table
 
 PHASES = {
     "latestOffset": "look for new files",
@@ -31,7 +33,9 @@ PHASES = {
     "commitBatch": "commit",
     "triggerExecution": "**whole batch**",
 }
-SUMMED = {  # what Spark's SQL operators count in each task
+#: The README's section.
+SHOWN = "Phases, stages and timers of each contender: [results/profile.md](results/profile.md)."
+SUMMED = {  # counters of Spark's SQL operators in each task
     "time to run Python workers": "python",
     "data sent to Python workers": "sent",
     "RocksDB: load - time taken to load the store": "load",
@@ -107,8 +111,8 @@ def stage_table(stages: dict[int, list[dict[str, Any]]]) -> Table:
         whole = [f"{middle[name]:.0f}" for name in ("wall", "tasks", "longest", "cpu", "python", "load", "commit")]
         sizes = [f"{size / 1e6:.1f}" for size in (middle["sent"], middle["reads"] or middle["writes"])]
         rows.append((f"{number}, {what}", *whole, *sizes))
-    note = "Medians of the steady batches; CPU, Python and state times are sums over the stage's tasks."
-    return Table("Stages", note, STAGE_COLUMNS, rows)
+    caption = "Medians of the steady batches; CPU, Python and state times are sums over the stage's tasks."
+    return Table("Stages", caption, STAGE_COLUMNS, rows)
 
 
 def phase_table(batches: list[dict[str, Any]]) -> Table:
@@ -120,8 +124,8 @@ def phase_table(batches: list[dict[str, Any]]) -> Table:
 def timer_table(batches: list[dict[str, Any]]) -> Table | None:
     names = sorted(name for name in batches[0]["watersmeet"] if name.endswith("_us"))
     rows = [(n.removesuffix("_us"), f"{median(b['watersmeet'][n] for b in batches) / 1000:.1f}") for n in names]
-    note = "Milliseconds, summed over the shards, which run side by side; medians of the steady batches."
-    return Table("Watersmeet's timers", note, ("what", "ms"), rows) if rows else None
+    caption = "Milliseconds, summed over the shards, which run side by side; medians of the steady batches."
+    return Table("Watersmeet's timers", caption, ("what", "ms"), rows) if rows else None
 
 
 def profile(contender: str, case: str, quick: bool) -> str:
@@ -155,7 +159,7 @@ def main() -> None:
     if not (options.quick or options.only or options.contender):
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "profile.md").write_text(text)
-        report.fill("profile", text)
+        fill(README, {"profile": SHOWN})
 
 
 if __name__ == "__main__":

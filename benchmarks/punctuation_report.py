@@ -1,4 +1,4 @@
-"""What the runs of `benchmarks.punctuations` say: claims with their numbers, a table per case, the state over time."""
+"""The report of `benchmarks.punctuations`: claims with their numbers, a table per case, the state over time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,16 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from benchmarks.goals import NOT_JUDGED
-from benchmarks.measures import CaseResults, Run, repetitions, runs_of, spread
-from benchmarks.report import Table, conditions
+from benchmarks.measures import CaseResults, Run, repetitions, runs_of
+from benchmarks.report import conditions
+from lab.measure.charts import chart
+from lab.measure.claims import NOT_MEASURED, answer
+from lab.measure.spreads import spread
+from lab.measure.tables import Table
 
-COLUMNS = ("operator", "tuples/s", "min–max", "× hash", "log, %", "results", "announced", "stored", "state, kB")
+COLUMNS = ("operator", "tuples/s", "min–max", "× hash", "log, %", "results", "propagated", "stored", "state, kB")
 LEGEND = """tuples/s: of both streams together, per CPU second of the join itself, median of the repetitions; × hash:
 CPU time of the join over that of the plain window join in the same run; log, %: what making the state durable costs on
 top; stored and state: means over the second half of the run, of tuples and of all bytes, closed keys included."""
@@ -33,7 +34,7 @@ def join_time(runs: Sequence[Run]) -> float | None:
 
 
 def closing_rate(runs: Sequence[Run]) -> float | None:
-    return median(run["closings"] / run["closing_s"] for run in runs) if runs else None
+    return median(run["closed_keys"] / run["closing_s"] for run in runs) if runs else None
 
 
 def stored(runs: Sequence[Run], field: int = 1) -> float | None:
@@ -60,7 +61,7 @@ class Claim:
     under: str | None = None
     most: float | None = None
     least: float | None = None
-    why: str = ""  # what costs, should it not hold
+    why: str = ""  # the reason, should it not hold
 
     def value(self, case: CaseResults, repetition: int | None = None) -> float | None:
         top = self.statistic(runs_of(case, self.over, repetition))
@@ -80,11 +81,11 @@ CLAIMS = (
         "pwjoin",
         "hash",
         most=1.05,
-        why="a punctuation makes a node for its key, looks for the key on the other side, is announced and remembered; "
+        why="a punctuation makes a node for its key, looks up the key on the other side, is propagated and stored; "
         "together that costs several times what a tuple costs, and the nodes crowd the tables that tuples use",
     ),
-    Claim("closings a second, log included", "closings-int", closing_rate, "pwjoin", least=1e6),
-    Claim("closings a second, log included", "closings-string", closing_rate, "pwjoin", least=1e6),
+    Claim("punctuations a second, log included", "closings-int", closing_rate, "pwjoin", least=1e6),
+    Claim("punctuations a second, log included", "closings-string", closing_rate, "pwjoin", least=1e6),
     Claim("tuples in state, windows alone over PWJoin", "auctions-12", stored, "hash", "pwjoin", least=10),
     Claim(
         "bytes of state, windows alone over PWJoin",
@@ -93,7 +94,7 @@ CLAIMS = (
         "hash",
         "pwjoin",
         least=10,
-        why="nearly all bytes are those of closed keys, which are remembered so that late liars are caught: neighbours "
+        why="nearly all bytes are those of closed keys, which are kept so that violations are found: neighbours "
         "merge, and the oldest go, only when there are a million of them",
     ),
     Claim(
@@ -103,7 +104,7 @@ CLAIMS = (
         "hash",
         "pwjoin",
         least=10,
-        why="12 hours of auctions over those that run (an hour's) and those whose closing was lost (2 % of 12 hours')",
+        why="12 hours of auctions over those that run (an hour's) and those whose end was lost (2 % of 12 hours')",
     ),
     Claim("CPU time of PWJoin over 100 buckets, long window", "rate-15", join_time, "pwjoin", "hash, 100 buckets", 1.0),
     Claim(
@@ -121,23 +122,24 @@ CLAIMS = (
 
 def claims(results: dict[str, Any]) -> Table:
     rows = [_claim(claim, results["cases"].get(claim.case)) for claim in CLAIMS]
-    note = "Ratios of medians; in brackets the smallest and largest of a single repetition."
-    return Table("Claims", note, ("case", "what", "asked", "measured", "answer"), [*rows, _savings(results["cases"])])
+    caption = "Ratios of medians; in brackets the smallest and largest of a single repetition."
+    return Table(
+        "Claims", caption, ("case", "what", "required", "measured", "answer"), [*rows, _savings(results["cases"])]
+    )
 
 
 def _claim(claim: Claim, case: CaseResults | None) -> tuple[str, ...]:
-    asked = f"at most {_figure(claim.most)}" if claim.most is not None else f"at least {_figure(claim.least)}"
+    required = f"at most {_figure(claim.most)}" if claim.most is not None else f"at least {_figure(claim.least)}"
     value = claim.value(case) if case else None
     if case is None or value is None:
-        return claim.case, claim.text, asked, "–", "not measured"
+        return claim.case, claim.text, required, "–", NOT_MEASURED
     around = spread(v for r in repetitions(case) if (v := claim.value(case, r)) is not None)
     measured = _figure(value) + (f" ({_figure(around.low)}–{_figure(around.high)})" if around else "")
-    answer = NOT_JUDGED if case["quick"] else "holds" if claim.holds(value) else "does not hold"
-    return claim.case, claim.text, asked, measured, answer
+    return claim.case, claim.text, required, measured, answer(claim.holds(value), quick=case["quick"])
 
 
 def reasons(results: dict[str, Any]) -> str:
-    """Why claims do not hold, where they do not."""
+    """The reasons of claims that do not hold."""
     lines = []
     for claim in CLAIMS:
         case = results["cases"].get(claim.case)
@@ -149,26 +151,26 @@ def reasons(results: dict[str, Any]) -> str:
 
 
 def _punctuation_cost(case: CaseResults | None) -> list[str]:
-    """What an irrelevant punctuation costs beside a tuple."""
+    """The cost of an irrelevant punctuation over that of a tuple."""
     more, none = (runs_of(case, name) if case else [] for name in ("pwjoin", "pwjoin, none"))
     with_, without = join_time(more), join_time(none)
     if with_ is None or without is None:
         return []
-    each, tuple_ = (with_ - without) / more[0]["closings"] * 1e6, without / none[0]["rows_in"] * 1e6
+    each, tuple_ = (with_ - without) / more[0]["closed_keys"] * 1e6, without / none[0]["rows_in"] * 1e6
     return [f"\nAn irrelevant punctuation costs {each:.2f} µs of CPU time in all, a tuple {tuple_:.2f} µs."]
 
 
 def _savings(cases: dict[str, CaseResults]) -> tuple[str, ...]:
     """The share of the window that PWJoin does not keep, which grows with the window."""
-    text, asked = "tuples that PWJoin saves, windows of 1, 5, 15 s", "each more than the last"
+    text, required = "tuples that PWJoin saves, windows of 1, 5, 15 s", "each more than the last"
     if not all(f"state-{w}" in cases for w in (1, 5, 15)):
-        return "state", text, asked, "–", "not measured"
+        return "state", text, required, "–", NOT_MEASURED
     kept = [[stored(runs_of(cases[f"state-{w}"], name)) or 0.0 for name in ("hash", "pwjoin")] for w in (1, 5, 15)]
     saved = [hash_ - pw for hash_, pw in kept]
     measured = ", ".join(f"{s:,.0f} of {h:,.0f}" for s, (h, _) in zip(saved, kept, strict=True))
     grows = saved == sorted(saved) and len(set(saved)) == len(saved)
     quick = cases["state-1"]["quick"]
-    return "state", text, asked, measured, NOT_JUDGED if quick else "holds" if grows else "does not hold"
+    return "state", text, required, measured, answer(grows, quick=quick)
 
 
 def case_table(name: str, case: CaseResults) -> Table:
@@ -188,7 +190,7 @@ def _row(case: CaseResults, operator: str) -> tuple[str, ...]:
         f"{mine / plain:.2f}" if plain else "–",
         f"{100 * median(run['log_s'] for run in runs) / mine:.0f}",
         f"{runs[0]['results']:,}",
-        f"{runs[0]['announced']:,}",
+        f"{runs[0]['propagated']:,}",
         _figure(stored(runs)),
         _figure((state_bytes(runs) or 0) / 1000),
     )
@@ -201,7 +203,7 @@ def _figure(value: float | None) -> str:
 
 
 def predictions(cases: dict[str, CaseResults]) -> Table:
-    """Equation 1 of PWJoin beside what was measured, at the end of each run over the papers' streams."""
+    """Equation 1 of PWJoin and the measured state, at the end of each run over the papers' streams."""
     rows = []
     for window in (1, 5, 15):
         case = cases.get(f"state-{window}")
@@ -209,15 +211,17 @@ def predictions(cases: dict[str, CaseResults]) -> Table:
         if not runs:
             continue
         seconds = runs[0]["samples"][-1][0] / 1e6
-        rate, said = runs[0]["rows_in"] / 2 / seconds, runs[0]["closings"] / 2
+        rate, closed = runs[0]["rows_in"] / 2 / seconds, runs[0]["closed_keys"] / 2
         whole = 2 * rate * window
-        predicted, measured = whole * (1 - said / runs[0]["distinct"]), runs[0]["samples"][-1][1]
+        predicted, measured = whole * (1 - closed / runs[0]["distinct"]), runs[0]["samples"][-1][1]
         rows.append(
             (f"{window} s", f"{whole:,.0f}", f"{predicted:,.0f}", f"{measured:,}", f"{predicted - measured:+,.0f}")
         )
     columns = ("window", "λT of both", "predicted", "measured", "error")
-    note = "Tuples in both states at the end: λT (1 − punctuations so far / distinct keys so far), against the count."
-    return Table("Equation 1", note, columns, rows)
+    caption = (
+        "Tuples in both states at the end: λT (1 − punctuations so far / distinct keys so far), against the count."
+    )
+    return Table("Equation 1", caption, columns, rows)
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
@@ -234,13 +238,10 @@ def markdown(results: dict[str, Any]) -> str:
 def draw(results: dict[str, Any], path: Path) -> None:
     """Tuples in state over time: the papers' streams with three windows, and the auction house."""
     panels = [n for n in ("state-1", "state-5", "state-15", "auctions-12") if n in results["cases"]]
-    style = {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    with rc_context(style):
-        figure = Figure(figsize=(3.4 * max(len(panels), 1), 2.8), layout="constrained")
+    with chart(path, 3.4 * max(len(panels), 1), 2.8) as figure:
         for axes, name in zip(figure.subplots(1, max(len(panels), 1), squeeze=False)[0], panels, strict=False):
             _panel(axes, name, results["cases"][name])
         figure.suptitle("Tuples in state over stream time")
-        figure.savefig(path, metadata={"Date": None})
 
 
 def _panel(axes: Axes, name: str, case: CaseResults) -> None:

@@ -1,13 +1,12 @@
-"""What punctuations cost and what they save: state and throughput of the engine's operators on punctuated streams.
+"""The costs and savings of punctuations: state and throughput of the engine's operators on punctuated streams.
 
     python -m benchmarks.punctuations [--quick] [--only CASE] [--out DIR]
     python -m benchmarks.punctuations --redraw       tables, chart and README again from the last results
 
 One shard, one process, no Spark. Operators take turns within a repetition, so that a machine that slows down slows
-everybody.
+all of them.
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import data, report
-from benchmarks import punctuation_report as told
+from benchmarks import command, punctuation_report
 from benchmarks.operators import Case, auction_house, many_closings, punct, run
-from benchmarks.spark import RESULTS, describe, schedule
+from benchmarks.spark import describe, schedule
 from watersmeet.kernels.warm_up import warm_up
 
 EVERY = ("nested_loop", "hash, 100 buckets", "hash", "pwjoin")
@@ -71,18 +69,18 @@ def cases(quick: bool) -> list[Case]:
         *(
             Case(
                 f"closings-{name}",
-                f"100,000 stored tuples of one stream, then as many closings of the other, in turn; {words} keys",
+                f"100,000 stored tuples of one stream, then as many punctuations of the other, in turn; {key} keys",
                 many_closings(kind, 100_000 // part, 8),
                 ("pwjoin",),
                 turns,
             )
-            for name, words, kind in (("int", "64-bit", pa.int64()), ("string", "string", pa.string()))
+            for name, key, kind in (("int", "64-bit", pa.int64()), ("string", "string", pa.string()))
         ),
         *(
             Case(
                 f"auctions-{wait}",
                 "unique auctions of half an hour to an hour and a half, bids within 12 hours of the opening, 2 % of "
-                f"the closings lost, 36 hours; auctions wait 12 h for bids, bids {wait} h for auctions",
+                f"the punctuations lost, 36 hours; auctions wait 12 h for bids, bids {wait} h for auctions",
                 auction_house(36, 60_000 // part, 0.02, wait),
                 ("hash", "pwjoin"),
                 repetitions=1,
@@ -93,7 +91,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def run_all(chosen: list[Case], quick: bool, console: Console) -> dict[str, Any]:
-    warm_up("nested_loop")
+    warm_up(baselines=True)
     found = {case.name: describe(case, quick) for case in chosen}
     with Progress(console=console) as progress:
         bar = progress.add_task("", total=sum(len(schedule(c, list(c.contenders))) for c in chosen))
@@ -106,28 +104,24 @@ def run_all(chosen: list[Case], quick: bool, console: Console) -> dict[str, Any]
 
 
 def write(results: dict[str, Any], folder: Path, console: Console) -> None:
-    """Table and chart of the results in a folder; the README too, when they are the ones it shows."""
-    text = told.markdown(results)
-    (folder / "punctuations.md").write_text(text)
-    told.draw(results, folder / "punctuations.svg")
-    if folder == RESULTS:
-        report.fill("punctuations", f"![state](results/punctuations.svg)\n\n{text}")
-    for table in told.tables(results):
-        console.print(table.rich())
-    console.print(f"Written to {folder}: punctuations.json, punctuations.md, punctuations.svg")
+    punctuation_report.draw(results, folder / "punctuations.svg")
+    command.publish(
+        "punctuations",
+        punctuation_report.markdown(results),
+        punctuation_report.tables(results),
+        folder,
+        console,
+        "state",
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.punctuations", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the data, once: does everything run?")
+    parser = command.parser("punctuations", __doc__, "a tenth of the data, once")
     parser.add_argument("--only", action="append", metavar="CASE", help="run this case; the others keep their results")
-    parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, quick: .bench")
-    parser.add_argument("--redraw", action="store_true", help="run nothing")
     options = parser.parse_args()
-    folder = (options.out or (data.scratch("results") if options.quick else RESULTS)).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = command.folder_of(options)
     stored, console = folder / "punctuations.json", Console()
-    results = json.loads(stored.read_text()) if stored.exists() else {"cases": {}}
+    results = command.read(stored, {"cases": {}})
     if not options.redraw:
         chosen = [case for case in cases(options.quick) if not options.only or case.name in options.only]
         if not chosen:

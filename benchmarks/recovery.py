@@ -1,4 +1,4 @@
-"""How long a large state takes to be back after a kill: Watersmeet against Spark's own join.
+"""The time to recover a large state after a kill: Watersmeet against Spark's own join.
 
     python -m benchmarks.recovery [--rows 5000000] [--contender NAME] [--out DIR]
 
@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 
 from benchmarks import cases, data
+from benchmarks.command import RESULTS
 from benchmarks.contenders import CONTENDERS
-from benchmarks.spark import RESULTS
 
 GOAL_SECONDS = 30
 CHOSEN = (cases.WATERSMEET, cases.NATIVE_MEMORY, cases.NATIVE_ROCKSDB, cases.NATIVE_ROCKSDB_V4)
@@ -36,7 +36,7 @@ SPREAD = 8 * data.SECOND  # event times of all rows: less than a window, so that
 
 
 def make(folder: Path, rows: int) -> int:
-    """Files to build the state and one batch more, of two streams; the number of results of the join of all of it."""
+    """Write the files of the state and of one batch more; returns the number of results of the join of all rows."""
     shown = []
     for seed, stream in enumerate("ab"):
         rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def make(folder: Path, rows: int) -> int:
 
 
 def child(name: str, folder: Path) -> None:
-    """The contender over what is handed out; says in `told.json` what each batch brought, and waits to be killed."""
+    """Run the contender over the files handed out, write its counts to `counts.json`, and wait to be killed."""
     spark = CONTENDERS[name].start_session({})
     streams = [
         spark.readStream.schema(data.NARROW[s]).option("maxFilesPerTrigger", 1).parquet(str(folder / "in" / s))
@@ -68,12 +68,12 @@ def child(name: str, folder: Path) -> None:
     checkpoint = str(folder / "checkpoint")
     query = counted.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     query.processAllAvailable()
-    told = [json.loads(p.json) for p in query.recentProgress]
-    results = sum(p["observedMetrics"]["bench"]["results"] for p in told if p["numInputRows"])
-    rows = [sum(o["numRowsTotal"] for o in p["stateOperators"]) for p in told if p["numInputRows"]]
-    said = folder / "told.json"
-    said.with_suffix(".part").write_text(json.dumps({"results": results, "state_rows": rows[-1:]}))
-    said.with_suffix(".part").rename(said)
+    progress = [json.loads(p.json) for p in query.recentProgress]
+    results = sum(p["observedMetrics"]["bench"]["results"] for p in progress if p["numInputRows"])
+    rows = [sum(o["numRowsTotal"] for o in p["stateOperators"]) for p in progress if p["numInputRows"]]
+    counts = folder / "counts.json"
+    counts.with_suffix(".part").write_text(json.dumps({"results": results, "state_rows": rows[-1:]}))
+    counts.with_suffix(".part").rename(counts)
     query.awaitTermination()
 
 
@@ -86,7 +86,7 @@ def hand_out(folder: Path, batches: range) -> None:
 
 
 def run(name: str, rows: int) -> dict[str, Any]:
-    """Build, kill, recover; what was measured."""
+    """The measurements of build, kill and recovery."""
     folder = data.scratch("recovery") / name
     shutil.rmtree(folder, ignore_errors=True)
     expected = make(folder, rows)
@@ -99,9 +99,9 @@ def run(name: str, rows: int) -> dict[str, Any]:
     hand_out(folder, range(BUILDING, BUILDING + 1))
     before = _commits(folder)
     back = _run_child(contender, folder, LONGEST_RECOVERY, lambda f: _commits(f) > before)
-    told = json.loads((folder / "told.json").read_text())
-    if not floor and built["results"] + told["results"] != expected:
-        raise AssertionError(f"{name}: {built['results']} + {told['results']} results, not {expected}")
+    counts = json.loads((folder / "counts.json").read_text())
+    if not floor and built["results"] + counts["results"] != expected:
+        raise AssertionError(f"{name}: {built['results']} + {counts['results']} results, not {expected}")
     size = sum(f.stat().st_size for f in (folder / "checkpoint" / "state").rglob("*") if f.is_file())
     shutil.rmtree(folder)
     return {
@@ -121,12 +121,12 @@ def _commits(folder: Path) -> int:
 
 
 def _told(folder: Path) -> bool:
-    return (folder / "told.json").exists()
+    return (folder / "counts.json").exists()
 
 
 def _run_child(name: str, folder: Path, longest: float, done: Callable[[Path], bool]) -> dict[str, Any]:
-    """Start the contender, wait until it is done, kill it: what it told, and the seconds from its start."""
-    (folder / "told.json").unlink(missing_ok=True)
+    """Start the contender, wait until it is done, kill it; returns its counts and the seconds from its start."""
+    (folder / "counts.json").unlink(missing_ok=True)
     log = (data.scratch("logs") / f"recovery-{name}.log").open("a")
     command = [sys.executable, "-m", "benchmarks.recovery", "--child", name, str(folder)]
     began = time.time()
@@ -139,7 +139,7 @@ def _run_child(name: str, folder: Path, longest: float, done: Callable[[Path], b
         seconds = round(time.time() - began, 2)
         while not _told(folder) and process.poll() is None and time.time() < began + longest:
             time.sleep(0.02)
-        return json.loads((folder / "told.json").read_text()) | {"seconds": seconds}
+        return json.loads((folder / "counts.json").read_text()) | {"seconds": seconds}
     finally:
         everyone = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         for one in sorted(everyone, key=lambda p: p.name() != "java"):  # the JVM first

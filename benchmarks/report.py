@@ -1,18 +1,16 @@
-"""Turns results into words: Rich tables on the screen, the same as Markdown, and the README's marked sections."""
+"""The report of `benchmarks.spark`: tables on the screen and as Markdown."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column
-from rich.table import Table as RichTable
 
 from benchmarks import measures
 from benchmarks.cases import FLOORS, WATERSMEET
-from benchmarks.goals import NOT_JUDGED, judge
-from benchmarks.measures import CaseResults, batch_times, runs_of, spread
+from benchmarks.goals import judge
+from benchmarks.measures import CaseResults, batch_times, runs_of
+from lab.measure.spreads import spread
+from lab.measure.tables import Table
 
 README = Path(__file__).parent / "README.md"
 MEGABYTE = 1e6
@@ -31,45 +29,13 @@ COLUMNS = (
 LEGEND = """batch: median and range over the steady batches of all repetitions, trigger to commit; ×: that median over
 Watersmeet's; written: to the checkpoint, per steady batch; first: from start() of the query to the end of the first
 batch with results; cold: the same from an empty process, with the session; state: as each reports it itself."""
-STYLES = {
-    "goal holds": "bold green",
-    "holds": "green",
-    "floor holds": "green",
-    "does not hold": "bold red",
-    "not measured": "yellow",
-    NOT_JUDGED: "yellow",
-}
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    note: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-    def markdown(self, level: int = 3) -> str:
-        lines = [self.columns, ("---",) * len(self.columns), *self.rows]
-        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"{'#' * level} {self.title}\n\n{self.note}\n\n{table}\n"
-
-    def rich(self) -> RichTable:
-        table = RichTable(
-            *(Column(name, no_wrap=name in COLUMNS) for name in self.columns),
-            title=self.title,
-            caption=self.note,
-            title_justify="left",
-        )
-        for row in self.rows:
-            table.add_row(*row, style=STYLES.get(row[-1]))
-        return table
 
 
 def case_table(name: str, case: CaseResults) -> Table:
     names = list(dict.fromkeys(run["contender"] for run in case["runs"]))
     rows = [_row(case, contender) for contender in sorted(names, key=lambda n: (n in FLOORS, n != WATERSMEET, n))]
     failures = [f"{run['contender']} failed: {run['error']}." for run in case["runs"] if "error" in run]
-    return Table(name, " ".join([f"{case['about']}.", *failures]), COLUMNS, rows)
+    return Table(name, " ".join([f"{case['about']}.", *failures]), COLUMNS, rows, whole=True)
 
 
 def _row(case: CaseResults, contender: str) -> tuple[str, ...]:
@@ -98,9 +64,9 @@ def _number(value: float | None, unit: float = 1.0) -> str:
 
 
 def verdict_table(results: dict[str, Any]) -> Table:
-    rows = [(v.case, v.text, v.asked, v.measured, v.answer) for v in judge(results)]
-    note = "Ratios of medians; in brackets the smallest and largest ratio of a single repetition."
-    return Table("Floors and goals", note, ("case", "Watersmeet is / has …", "asked", "measured", "answer"), rows)
+    rows = [(v.case, v.text, v.required, v.measured, v.answer) for v in judge(results)]
+    caption = "Ratios of medians; in brackets the smallest and largest ratio of a single repetition."
+    return Table("Floors and goals", caption, ("case", "Watersmeet is / has …", "required", "measured", "answer"), rows)
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
@@ -108,7 +74,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 
 def conditions(results: dict[str, Any]) -> str:
-    """When and on what each case was measured, one line per distinct machine and day."""
+    """Date and machine of each case's measurement, one line per distinct machine and day."""
     lines: dict[str, list[str]] = {}
     for name, case in results["cases"].items():
         facts = ", ".join(f"{key} {value}" for key, value in (case["machine"] | case["versions"]).items())
@@ -127,11 +93,3 @@ def show(results: dict[str, Any], console: Console) -> None:
     for table in tables(results):
         console.print(table.rich())
     console.print(LEGEND, style="dim")
-
-
-def fill(section: str, text: str, path: Path = README) -> None:
-    """Replaces what stands between the section's two markers in a Markdown file."""
-    begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
-    before, rest = path.read_text().split(begin)
-    _, after = rest.split(end)
-    path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}")

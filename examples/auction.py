@@ -1,13 +1,13 @@
 """Bids per auction within 12 hours of its opening: what punctuations do to the state of a stream join.
 
-An auction house tells, on one stream, which auctions open, and on another which bids come in. Two things are known:
+One stream has the auctions, another the bids. Two properties of the streams are declared:
 
-    every auction opens once            wm.unique("item_id")                a bid that has met its auction can go
-    a row `closed` ends the bids        wm.when("closed", on="item_id")     an auction that got it can go
+    every auction opens once            wm.unique("item_id")                a bid is not stored after its auction
+    a row `closed` ends the bids        wm.when("closed", on="item_id")     it purges the auction
 
-Some closings get lost; those auctions leave with their window of 12 hours. The same rows go through four queries, one
-after the other: with punctuations, with windows alone (bids waiting 12 hours for auctions, and not at all), and Spark's
-own stream-stream join. All must find what DuckDB finds in one batch.
+Some punctuations get lost; those auctions expire with their window of 12 hours. The same rows go through four queries,
+one after the other: with punctuations, with windows alone (bids wait 12 hours for auctions, or not at all), and Spark's
+own stream-stream join. All must have the result of a batch query in DuckDB.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "auction-state.svg"
-HOUR = 3600  # a second of the generator is an hour of the house
+HOUR = 3600  # a second of the generator is an hour of the auctions
 BATCH = 2  # hours in a batch
 STORE = "spark.sql.streaming.stateStore."
-IN_MEMORY = {  # for Spark's own join: faster than RocksDB, and it knows how many bytes it keeps
+IN_MEMORY = {  # for Spark's own join: faster than RocksDB, and it reports its bytes
     STORE + "providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     STORE + "checkpointFormatVersion": "1",
 }
@@ -48,7 +48,7 @@ IN_MEMORY = {  # for Spark's own join: faster than RocksDB, and it knows how man
 
 @dataclass(frozen=True)
 class House:
-    """One run: how many hours, how many rows an hour, which day."""
+    """One run: its hours, rows per hour and seed."""
 
     hours: float
     rate: float
@@ -56,7 +56,7 @@ class House:
 
     @property
     def made(self) -> AuctionHouse:
-        """Auctions run for half an hour to an hour and a half; one closing in fifty is lost."""
+        """Auctions last half an hour to an hour and a half; one punctuation in fifty is lost."""
         return AuctionHouse(self.rate, self.seed, in_flight=max(1, round(self.rate / 16)), duration=1.0, lost=0.02)
 
     def read(self, spark: SparkSession, workload: str, time: str) -> DataFrame:
@@ -111,7 +111,7 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What a contender wrote, and its state after each batch: (hours, tuples, bytes)."""
+    """Output of a contender, and its state after each batch: (hours, tuples, bytes)."""
 
     contender: Contender
     folder: Path
@@ -119,7 +119,7 @@ class Run:
 
 
 def run(spark: SparkSession, house: House, contender: Contender, folder: Path, tick: Callable[[], None]) -> Run:
-    """One contender over the whole day, batch by batch, into parquet files."""
+    """Run one contender over all batches, into Parquet files."""
     native = contender.build is sparks_own
     before = {name: spark.conf.get(name) for name in IN_MEMORY}
     for name, value in (IN_MEMORY if native else {}).items():
@@ -138,14 +138,14 @@ def run(spark: SparkSession, house: House, contender: Contender, folder: Path, t
 
 def _state(progress: Any) -> tuple[float, int, int]:
     hours = max(json.loads(source.endOffset)["micros"] for source in progress.sources) / SECOND
-    said = wm.counters(progress)
-    if said:
-        return hours, said["stored"], said["state_bytes"]
+    counters = wm.counters(progress)
+    if counters:
+        return hours, counters["stored"], counters["state_bytes"]
     return hours, progress.stateOperators[0].numRowsTotal, progress.stateOperators[0].memoryUsedBytes
 
 
 def check(house: House, runs: Sequence[Run], console: Console) -> int:
-    """Bids per auction of every contender beside DuckDB's answer; tells how many auctions differ."""
+    """Compare bids per auction of every contender with DuckDB's; the number of auctions that differ."""
     with duckdb.connect() as database:
         for name in ("auctions", "bids"):
             database.register(name, house.table(name))
@@ -160,10 +160,10 @@ def check(house: House, runs: Sequence[Run], console: Console) -> int:
             database.execute(f"CREATE OR REPLACE TABLE stream AS {count} FROM '{r.folder}/*.parquet' GROUP BY 1")
             found = dict(database.execute("SELECT item_id, bids FROM stream").fetchall())
             columns.append([found.get(item, 0) for item, _ in top])
-            apart = (
+            differ = (
                 "SELECT count(DISTINCT item_id) FROM ((FROM {0} EXCEPT FROM {1}) UNION ALL (FROM {1} EXCEPT FROM {0}))"
             )
-            different += database.execute(apart.format("stream", "batch")).fetchall()[0][0]
+            different += database.execute(differ.format("stream", "batch")).fetchall()[0][0]
         for (item, bids), *others in zip(top, *columns, strict=True):
             table.add_row(*(f"{n:,}" for n in (item, bids, *others)))
         auctions, bids = database.execute("SELECT count(*), sum(bids) FROM batch").fetchall()[0]
@@ -173,7 +173,8 @@ def check(house: House, runs: Sequence[Run], console: Console) -> int:
     return different
 
 
-def tell(runs: Sequence[Run], console: Console) -> None:
+def print_largest(runs: Sequence[Run], console: Console) -> None:
+    """Print the largest state of every contender."""
     table = Table("", "tuples", "MB", title="state at its largest")
     for r in runs:
         table.add_row(r.contender.name, f"{max(s[1] for s in r.state):,}", f"{max(s[2] for s in r.state) / 1e6:.2f}")
@@ -181,7 +182,7 @@ def tell(runs: Sequence[Run], console: Console) -> None:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Tuples and bytes in state over the hours of the house."""
+    """Tuples and bytes in state over the hours."""
     style = {"svg.hashsalt": "watersmeet", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     with rc_context(style):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -200,7 +201,7 @@ def draw(runs: Sequence[Run], path: Path) -> None:
 
 
 def show(spark: SparkSession, house: House, out: Path, console: Console) -> tuple[list[Run], int]:
-    """Run all contenders, compare them with DuckDB, draw the picture."""
+    """Run all contenders, compare them with DuckDB, draw the state over time."""
     with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
         bar, runs = progress.add_task("", total=len(CONTENDERS)), []
         for number, contender in enumerate(CONTENDERS):
@@ -209,7 +210,7 @@ def show(spark: SparkSession, house: House, out: Path, console: Console) -> tupl
             runs.append(run(spark, house, contender, place, lambda: progress.advance(bar, 0.05)))
         progress.update(bar, completed=len(CONTENDERS))
         different = check(house, runs, console)
-    tell(runs, console)
+    print_largest(runs, console)
     draw(runs, out)
     console.print(f"The state over time is drawn in {out}.")
     return runs, different
@@ -217,7 +218,7 @@ def show(spark: SparkSession, house: House, out: Path, console: Console) -> tupl
 
 @contextmanager
 def _errors_to(log: int) -> Iterator[None]:
-    """What is started in here writes its standard error to a file: Spark's and its workers' log."""
+    """Redirect the standard error of processes that start here, Spark and its workers, to a file."""
     kept = os.dup(2)
     try:
         os.dup2(log, 2)
@@ -233,10 +234,10 @@ def main() -> None:
         description=summary, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--seconds", type=float, default=24, help="hours of the house, a second of stream time each (24)"
+        "--seconds", type=float, default=24, help="hours of auctions, a second of stream time each (24)"
     )
-    parser.add_argument("--rate", type=float, default=4_000, help="auctions and bids per hour of the house (4000)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed is another day (1)")
+    parser.add_argument("--rate", type=float, default=4_000, help="auctions and bids per hour (4000)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the generated rows (1)")
     parser.add_argument("--out", type=Path, default=PICTURE, help="the picture, .svg or .png (%(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryFile() as log, _errors_to(log.fileno()):

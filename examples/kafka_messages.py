@@ -1,6 +1,6 @@
-"""Messages for examples/pipelines/kafka.toml: `produce` writes auctions, bids and closings, `consume` prints results.
+"""Messages for examples/pipelines/kafka.toml: `produce` writes them, `consume` prints the results.
 
-Kafka is where BROKERS says; `./run kafka start` starts one at 127.0.0.1:9092.
+BROKERS is the address of Kafka; `./run kafka start` starts a broker at 127.0.0.1:9092.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ BIDS = [
     {"item_id": 2, "bid_at": "2026-05-01T10:00:05Z", "price": 30.0},
     {"item_id": 1, "bid_at": "2026-05-01T10:00:09Z", "price": 14.0},
 ]
-CLOSINGS = [{"item_id": item, "bid_at": "2026-05-01T10:00:10Z"} for item in (1, 2, 3)]
+CLOSED_KEYS = [{"item_id": item, "bid_at": "2026-05-01T10:00:10Z"} for item in (1, 2, 3)]
 TICK = {"bid_at": "2026-05-01T10:00:30Z"}
 
 
 def make_topics(servers: str, topics: Iterable[str] = TOPICS, partitions: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    there = admin.list_topics(timeout=30).topics
-    made = admin.create_topics([NewTopic(name, partitions, 1) for name in topics if name not in there])
+    existing = admin.list_topics(timeout=30).topics
+    made = admin.create_topics([NewTopic(name, partitions, 1) for name in topics if name not in existing])
     for done in made.values():
         done.result()
 
@@ -44,16 +44,16 @@ def produce(servers: str) -> None:
         producer.produce("auctions", json.dumps(auction), str(auction["item_id"]))
     for bid in BIDS:
         producer.produce("bids", json.dumps(bid), str(bid["item_id"]))
-    for closing in CLOSINGS:
-        producer.produce("bids", json.dumps(closing), str(closing["item_id"]), headers=[("kind", b"close")])
-    producer.flush()  # the tick speaks of all messages before it, in all partitions
+    for closed in CLOSED_KEYS:
+        producer.produce("bids", json.dumps(closed), str(closed["item_id"]), headers=[("kind", b"close")])
+    producer.flush()  # the heartbeat holds for all partitions, so it comes last
     producer.produce("bids", json.dumps(TICK), headers=[("kind", b"tick")])
     producer.flush()
-    print(f"{len(AUCTIONS)} auctions, {len(BIDS)} bids and {len(CLOSINGS)} closings are written")
+    print(f"{len(AUCTIONS)} auctions, {len(BIDS)} bids and {len(CLOSED_KEYS)} punctuations are written")
 
 
 def messages(servers: str, topic: str) -> Iterator[Message]:
-    """All messages that a topic has by now."""
+    """All messages of a topic so far."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
     try:
         for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:

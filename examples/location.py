@@ -1,14 +1,14 @@
-"""Where is the transmitter? Four sensors hear it, their links are unreliable, and nobody knows a window to set.
+"""Locate a transmitter with four sensors over unreliable links, without a window.
 
-Four sensors stand at the corners of a field and, ten times a second, measure the strength of a signal. A reading
-carries the number of its epoch. It travels over links that lose some readings, delay each by another time, and grow
-slow for minutes; the readings of one sensor take a detour and come a quarter of a minute behind. What has to be kept so
-that the four readings of an epoch meet? The epochs ascend in the long run, so the streams tell it themselves:
+Four sensors at the corners of a field measure the strength of a signal ten times a second. A reading carries the number
+of its epoch. The links lose some readings, delay each by a different time, and are slow for minutes; the readings of
+one sensor come a quarter of a minute behind. The join has to keep readings until the four of an epoch have met. No
+window is known, but the epochs ascend in the long run, so the order of the keys decides what is kept:
 
     wm.join(nw, ne, sw, se, on="epoch", window="auto")
 
-No window and no delay stands in this file. What DuckDB finds in one batch is the whole; a reading that comes further
-behind than any of late may find its partners gone, and is counted as too late.
+This file sets no window and no delay. The result is compared with that of a batch query in DuckDB. A reading that comes
+further behind than any recent one may find its partners evicted; it is counted as too late.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
+from watersmeet import testing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,7 @@ FIELD = 100.0  # metres
 SENSORS = {"nw": (0.0, FIELD), "ne": (FIELD, FIELD), "sw": (0.0, 0.0), "se": (FIELD, 0.0)}
 EPOCHS = 10  # a second
 LOST = 0.05  # of the readings
-DETOUR = 15.0  # seconds by which the last sensor's readings come behind
+DETOUR = 15.0  # seconds by which the last sensor's readings are behind
 BATCH = 10.0  # seconds
 
 Floats = npt.NDArray[np.float64]
@@ -46,29 +47,29 @@ Epochs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Field:
-    """One run: how many epochs, and which chances."""
+    """One run: its epochs and its seed."""
 
     epochs: int
     seed: int
 
     def places(self, epochs: Epochs) -> Floats:
-        """Where the transmitter is: (x, y) of each epoch."""
+        """Position of the transmitter: (x, y) of each epoch."""
         turn = 2 * np.pi * (epochs / EPOCHS + 40 * self.seed) / 600
         return FIELD * np.stack([0.5 + 0.35 * np.sin(5 * turn), 0.5 + 0.35 * np.cos(3 * turn)], axis=1)
 
     def readings(self, sensor: str) -> list[pa.Table]:
-        """What arrives from a sensor, batch by batch."""
+        """Readings of a sensor as they arrive, by batch."""
         number = list(SENSORS).index(sensor)
         chance = np.random.default_rng([self.seed, number])
         epochs = np.flatnonzero(chance.random(self.epochs) >= LOST)
         at = epochs / EPOCHS
-        slow = 0.3 + 1.2 * np.sin(np.pi * (at / 200 + number / 4)) ** 2  # seconds that a reading is on its way, usually
+        slow = 0.3 + 1.2 * np.sin(np.pi * (at / 200 + number / 4)) ** 2  # mean seconds that a reading travels
         arrives = at + np.minimum(chance.exponential(slow), 5.0) + (number == len(SENSORS) - 1) * DETOUR
         away = np.linalg.norm(self.places(epochs) - SENSORS[sensor], axis=1)
         strength = -20 * np.log10(away) + chance.normal(0, 0.1, epochs.size)
         order = np.argsort(arrives)
-        heard = pa.array((arrives * 1e6).astype(np.int64), pa.timestamp("us", "UTC"))
-        rows = pa.table({"epoch": epochs, f"{sensor}_at": heard, sensor: strength}).take(order)
+        arrived = pa.array((arrives * 1e6).astype(np.int64), pa.timestamp("us", "UTC"))
+        rows = pa.table({"epoch": epochs, f"{sensor}_at": arrived, sensor: strength}).take(order)
         edges = np.searchsorted(arrives[order], np.arange(0, at.max() + DETOUR + 6, BATCH)).tolist()
         return [rows.slice(a, b - a) for a, b in zip(edges, [*edges[1:], epochs.size], strict=True)]
 
@@ -79,24 +80,24 @@ def write(field: Field, folder: Path) -> None:
         for n, table in enumerate(field.readings(sensor)):
             path = folder / sensor / f"{n:04d}.parquet"
             pq.write_table(table, path)
-            os.utime(path, (n, n))  # files are taken in this order
+            os.utime(path, (n, n))  # files are read in this order
 
 
 @dataclass(frozen=True)
 class Located:
-    """What the join found: epochs and places; its counters, batch by batch."""
+    """Epochs and positions that the join found; its counters, by batch."""
 
     epochs: Epochs
     places: Floats
     counters: list[dict[str, Any]]
 
     def error(self, field: Field) -> float:
-        """How far off the places are, in metres: the middle one."""
+        """Median error of the positions, in metres."""
         return float(np.median(np.linalg.norm(self.places - field.places(self.epochs), axis=1)))
 
 
 def place(strengths: Floats) -> Floats:
-    """(x, y) from signal strengths: circles less the first one are straight lines; where they meet, or nearly."""
+    """(x, y) from signal strengths: least squares over the differences of the circle equations, which are linear."""
     away, at = 10 ** (-strengths / 20), np.array(list(SENSORS.values()))
     lines = 2 * (at[1:] - at[0])
     right = away[:, :1] ** 2 - away[:, 1:] ** 2 + (at[1:] ** 2).sum(axis=1) - (at[0] ** 2).sum()
@@ -105,7 +106,7 @@ def place(strengths: Floats) -> Floats:
 
 
 def locate(spark: SparkSession, folder: Path) -> Located:
-    """Join the readings as they arrive, and work out the places."""
+    """Join the readings as they arrive, and compute the positions."""
     streams = [
         wm.stream(
             spark.readStream.schema(f"epoch long, {s}_at timestamp, {s} double")
@@ -116,19 +117,14 @@ def locate(spark: SparkSession, folder: Path) -> Located:
         )
         for s in SENSORS
     ]
-    tables: list[pa.Table] = []
-    joined = wm.join(*streams, on="epoch", window="auto")
-    writer = joined.df.writeStream.foreachBatch(lambda df, _: tables.append(df.toArrow()))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination()
-    rows = pa.concat_tables(tables).sort_by("epoch")
+    ran = testing.run(wm.join(*streams, on="epoch", window="auto").df, folder / "checkpoint")
+    rows = ran.table.sort_by("epoch")
     strengths = np.stack([rows.column(s).to_numpy() for s in SENSORS], axis=1)
-    counters = [c for p in query.recentProgress if (c := wm.counters(p))]
-    return Located(rows.column("epoch").to_numpy(), place(strengths), counters)
+    return Located(rows.column("epoch").to_numpy(), place(strengths), [c for c in ran.metrics if c])
 
 
 def batch_answer(folder: Path) -> list[int]:
-    """The epochs of which DuckDB finds all four readings."""
+    """The epochs with all four readings, by DuckDB."""
     first, *others = (f"'{folder}/{s}/*.parquet'" for s in SENSORS)
     tables = first + "".join(f" JOIN {other} USING (epoch)" for other in others)
     with duckdb.connect() as database:
@@ -136,18 +132,18 @@ def batch_answer(folder: Path) -> list[int]:
 
 
 def show(spark: SparkSession, field: Field, console: Console) -> tuple[Located, list[int]]:
-    """Locate, compare with DuckDB, and tell what was kept; the epochs that DuckDB finds."""
+    """Locate, compare with DuckDB, and print the state; the result, and the epochs that DuckDB finds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(field, folder)
         found, whole = locate(spark, folder), batch_answer(folder)
-    table = Table("seconds", "readings", "results", "tuples in state", "too late", *SENSORS, title="what was kept")
+    table = Table("seconds", "readings", "results", "tuples in state", "too late", *SENSORS, title="state by batch")
     for n, counters in enumerate(found.counters):
         behind = counters["shards"][0]["scrambling"]
-        told = [counters[name] for name in ("rows_in", "results", "stored", "too_late")]
-        table.add_row(*map(str, [round((n + 1) * BATCH), *told, *behind]))
+        shown = [counters[name] for name in ("rows_in", "results", "stored", "too_late")]
+        table.add_row(*map(str, [round((n + 1) * BATCH), *shown, *behind]))
     console.print(table)
-    console.print("Under a sensor's name: by how many readings one of its own may come behind, as measured.")
+    console.print("Under a sensor's name: its measured scrambling factor, the positions a reading may come behind.")
     share = len(found.epochs) / max(1, len(whole))
     console.print(f"{len(found.epochs):,} of the {len(whole):,} epochs that DuckDB finds ({share:.2%}), ", end="")
     console.print(f"{found.error(field):.2f} m off; {sum(c['too_late'] for c in found.counters)} readings too late")
@@ -160,7 +156,7 @@ def main() -> None:
         description=summary, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=3000, help="tenths of a second (3000)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed is another run (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the generated readings (1)")
     options = parser.parse_args()
     spark = wm.session(master="local[2]")
     try:

@@ -16,11 +16,12 @@ from experiments import report, results
 from experiments.catalogue import EXPERIMENTS
 from experiments.experiment import Experiment
 from experiments.report import Judged
+from lab import ROOT
 from watersmeet.kernels.warm_up import warm_up
 
-REPORT = results.ROOT / "docs" / "experiments"
-QUICK = results.ROOT / ".cache" / "experiments"
-README = results.ROOT / "README.md"
+REPORT = ROOT / "docs" / "experiments"
+QUICK = ROOT / ".cache" / "experiments"
+README = ROOT / "README.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_all(chosen: Sequence[Experiment], folder: Path, *, quick: bool, seed: int, console: Console) -> list[str]:
-    """Run experiments one after the other, each stored as soon as it is through; those that failed."""
+    """Run experiments one after the other and store each result at once; returns the ids of failed ones."""
     failed = []
     columns = (
         TextColumn("{task.description}"),
@@ -65,17 +66,17 @@ def run_all(chosen: Sequence[Experiment], folder: Path, *, quick: bool, seed: in
     )
     with Progress(*columns, console=console, speed_estimate_period=86_400) as progress:
         bar = progress.add_task("loading", total=sum(e.seconds for e in chosen))
-        warm_up("nested_loop", "general_lazy")
+        warm_up(multiway_joins=True, baselines=True)
         done = 0.0
         for experiment in chosen:
             progress.update(bar, description=experiment.id)
 
-            def tell(share: float, done: float = done, mine: float = experiment.seconds) -> None:
+            def on_progress(share: float, done: float = done, mine: float = experiment.seconds) -> None:
                 progress.update(bar, completed=done + share * mine)
 
             try:
-                result = results.perform(experiment, quick=quick, seed=seed, tell=tell)
-            except Exception:  # the others shall run all the same
+                result = results.perform(experiment, quick=quick, seed=seed, on_progress=on_progress)
+            except Exception:  # the others still run
                 progress.console.print(f"[bold red]{experiment.id} failed")
                 progress.console.print(traceback.format_exc(), markup=False, highlight=False)
                 failed.append(experiment.id)
@@ -94,8 +95,8 @@ def show(judged: Sequence[Judged], console: Console) -> None:
     table = Table("figure", "claim", "", "found")
     for j in judged:
         for claim, verdict in j.verdicts:
-            word = "[green]holds" if verdict.holds else "[bold red]does not hold"
-            table.add_row(j.experiment.row, claim.text, word, verdict.numbers)
+            text = "[green]holds" if verdict.holds else "[bold red]does not hold"
+            table.add_row(j.experiment.row, claim.text, text, verdict.numbers)
     console.print(table)
 
 

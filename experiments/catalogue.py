@@ -1,4 +1,4 @@
-"""All experiments, and the rows of the list that they have to cover."""
+"""All experiments, and the figures and tables that they must cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statistics gatherer: what a join holds and has put out, at every sampling step of stream time."""
+"""The statistics gatherer: state and output of a join, at every sampling step of stream time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.joins.running import RunningJoin
+from watersmeet.joins.base import RunningJoin
 from watersmeet.model.batches import Batch
-from watersmeet.model.outputs import Counters
-from watersmeet.state import log
+from watersmeet.model.counters import Counters
+from watersmeet.state.durable import log
 
 #: Counters that a sample sums up over all batches so far.
-SUMMED = ("rows_in", "results", "announced", "probed", "checked", "inserted", "invalidated", "purged", "too_late")
+SUMMED = ("rows_in", "results", "propagated", "probed", "checked", "inserted", "expired", "purged", "too_late")
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Gatherer:
     _due: int | None = None
 
     def after(self, now: int, counters: Counters, stored: Sequence[int], seconds: float) -> None:
-        """Take up a batch that ended at `now`."""
+        """Add a batch that ended at `now`."""
         for name in SUMMED:
             self._sums[name] += getattr(counters, name)
         self._seconds += seconds
@@ -60,7 +60,7 @@ class Gatherer:
         return dict(self._sums)
 
     def since_first(self) -> tuple[float, dict[str, int]]:
-        """CPU seconds and counters of all batches after the first sample: what came before was to fill the windows."""
+        """CPU seconds and counters of all batches after the first sample; the batches before it fill the windows."""
         return self._seconds - self.cpu[0], {name: self._sums[name] - self.totals[name][0] for name in SUMMED}
 
     @property

@@ -7,10 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import drawing
+from experiments import figures
 from experiments import multiway_runs as runs
-from experiments.experiment import Claim, Experiment, Found, Verdict, median
+from experiments.experiment import Experiment
 from experiments.multiway_runs import ALGORITHMS, INDEXES, ORDERS
+from lab.measure.claims import Claim, Found, Verdict
+from lab.measure.spreads import median
 
 PER_KEY = (
     "Our index has a list per key: a probe meets tuples of its key only, so nearly all that is looked at matches, "
@@ -26,7 +28,7 @@ def per_tuple(found: Found, name: str) -> float:
 
 
 def looked_at(found: Found, name: str) -> float:
-    """Stored tuples looked at per tuple that comes in."""
+    """Stored tuples looked at per input tuple."""
     return float(found["counts"][name]["probed"] / found["counts"][name]["rows_in"])
 
 
@@ -46,9 +48,9 @@ def check_orders(kind: str) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         factors = [rate(found, kind, n, "best") / rate(found, kind, n, "worst") for n in ALGORITHMS]
         works = [looked_at(found, f"{kind}: {n}: worst") / looked_at(found, f"{kind}: {n}: best") for n in ALGORITHMS]
-        told = ", ".join(f"{f:.1f}" for f in factors)
+        text = ", ".join(f"{f:.1f}" for f in factors)
         return Verdict(
-            3 <= median(factors) <= 7, f"{told} times the rate; {median(works):.1f} times fewer tuples looked at"
+            3 <= median(factors) <= 7, f"{text} times the rate; {median(works):.1f} times fewer tuples looked at"
         )
 
     return check
@@ -68,10 +70,13 @@ def check_model(found: Found) -> Verdict:
     off = {}
     for kind in INDEXES:
         for order in ORDERS:
-            told, measured = found["counts"][f"{kind}: predicted: {order}"], looked_at(found, f"{kind}: eager: {order}")
-            off[f"{kind}, {order}"] = told / measured - 1
-    words = ", ".join(f"{name} {e:+.0%}" for name, e in off.items())
-    return Verdict(max(map(abs, off.values())) < 0.2, f"predicted over measured: {words}")
+            predicted, measured = (
+                found["counts"][f"{kind}: predicted: {order}"],
+                looked_at(found, f"{kind}: eager: {order}"),
+            )
+            off[f"{kind}, {order}"] = predicted / measured - 1
+    text = ", ".join(f"{name} {e:+.0%}" for name, e in off.items())
+    return Verdict(max(map(abs, off.values())) < 0.2, f"predicted over measured: {text}")
 
 
 def table(found: Found) -> list[tuple[str, ...]]:
@@ -82,8 +87,10 @@ def table(found: Found) -> list[tuple[str, ...]]:
         for name in ALGORITHMS:
             rates = [f"{rate(found, kind, name, o):,.0f}" for o in ORDERS]
             works = [f"{looked_at(found, f'{kind}: {name}: {o}'):,.1f}" for o in ORDERS]
-            told = [f"{found['counts'][f'{kind}: predicted: {o}']:,.1f}" if name == "eager" else "" for o in ORDERS]
-            rows.append((f"{name}, {kind}", *rates, *works, *told))
+            predicted = [
+                f"{found['counts'][f'{kind}: predicted: {o}']:,.1f}" if name == "eager" else "" for o in ORDERS
+            ]
+            rows.append((f"{name}, {kind}", *rates, *works, *predicted))
     return rows
 
 
@@ -92,9 +99,9 @@ def draw_table(figure: Figure, found: Found) -> None:
     for axes, kind in zip(panels, INDEXES, strict=True):
         names = [f"{name}, {order}" for name in ALGORITHMS for order in ORDERS]
         values = [rate(found, kind, name, order) for name in ALGORITHMS for order in ORDERS]
-        drawing.bars(axes, names, values)
-        drawing.thousands(axes, "x")
-        axes.xaxis.set_major_locator(drawing.few())
+        figures.bars(axes, names, values)
+        figures.thousands(axes, "x")
+        axes.xaxis.set_major_locator(figures.few())
         axes.set_title(kind, loc="left")
         axes.set_xlabel("tuples per CPU second")
 
@@ -107,10 +114,10 @@ def check_scaling(plain: str, better: str) -> Callable[[Found], Verdict]:
         streams = found["counts"]["streams"]
         works = [looked_at(found, f"{plain} {n}") / looked_at(found, f"{better} {n}") for n in streams]
         times = [per_tuple(found, f"{plain} {n}") / per_tuple(found, f"{better} {n}") for n in streams]
-        told = ", ".join(f"{w:.1f} ({t:.1f})" for w, t in zip(works, times, strict=True))
+        text = ", ".join(f"{w:.1f} ({t:.1f})" for w, t in zip(works, times, strict=True))
         holds = works[-1] > 1.5 * works[0] and times[-1] > times[0] and all(w >= 0.95 for w in works)
         return Verdict(
-            holds, f"tuples looked at (time) over those of the improved one, 2 to {streams[-1]} streams: {told}"
+            holds, f"tuples looked at (time) over those of the improved one, 2 to {streams[-1]} streams: {text}"
         )
 
     return check
@@ -122,16 +129,16 @@ def draw_streams(plain: str, better: str) -> Callable[[Figure, Found], None]:
         streams = found["counts"]["streams"]
         for style, name in enumerate((plain, better)):
             label = name.replace("_multiway", "").replace("_", " ")
-            drawing.line(work, streams, [looked_at(found, f"{name} {n}") for n in streams], style, label, markevery=1)
-            told = [found["counts"][f"predicted {name} {n}"] for n in streams]
-            drawing.predicted(work, streams, told, "cost model")
-            drawing.line(time, streams, [per_tuple(found, f"{name} {n}") for n in streams], style, label, markevery=1)
-        for axes, words in ((work, "tuples looked at per arrival"), (time, "CPU µs per arrival")):
-            drawing.log_axis(axes, "y")
+            figures.line(work, streams, [looked_at(found, f"{name} {n}") for n in streams], style, label, markevery=1)
+            predicted = [found["counts"][f"predicted {name} {n}"] for n in streams]
+            figures.predicted(work, streams, predicted, "cost model")
+            figures.line(time, streams, [per_tuple(found, f"{name} {n}") for n in streams], style, label, markevery=1)
+        for axes, label in ((work, "tuples looked at per arrival"), (time, "CPU µs per arrival")):
+            figures.log_axis(axes, "y")
             axes.set_xticks(streams)
             axes.set_xlabel("streams")
-            axes.set_ylabel(words)
-        drawing.below(figure, (work, time))
+            axes.set_ylabel(label)
+        figures.below(figure, (work, time))
 
     return draw
 
@@ -142,15 +149,15 @@ LINES = ("expiration, scans", "re-execution, scans", "expiration, hash", "re-exe
 
 
 def check_intervals(found: Found) -> Verdict:
-    told, holds = [], True
+    parts, holds = [], True
     intervals = found["counts"]["intervals"]
     for name in LINES:
         times = [per_tuple(found, f"{name} {i:g}") for i in intervals]
         best = intervals[int(np.argmin(times))]
-        told.append(f"{name}: {best:g} s")
+        parts.append(f"{name}: {best:g} s")
         holds &= intervals[0] < best < intervals[-1]
     return Verdict(
-        holds, f"least time at {'; '.join(told)}; of {intervals[0]:g} to {intervals[-1]:g} s, windows of 100 s"
+        holds, f"least time at {'; '.join(parts)}; of {intervals[0]:g} to {intervals[-1]:g} s, windows of 100 s"
     )
 
 
@@ -158,20 +165,20 @@ def draw_intervals(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     intervals = found["counts"]["intervals"]
     for style, name in enumerate(LINES):
-        drawing.line(axes, intervals, [per_tuple(found, f"{name} {i:g}") for i in intervals], style, name, markevery=1)
-    drawing.log_axis(axes, "x")
-    drawing.log_axis(axes, "y")
+        figures.line(axes, intervals, [per_tuple(found, f"{name} {i:g}") for i in intervals], style, name, markevery=1)
+    figures.log_axis(axes, "x")
+    figures.log_axis(axes, "y")
     axes.set_xlabel("interval, s")
     axes.set_ylabel("CPU µs per tuple")
-    drawing.below(figure, axes, 2)
+    figures.below(figure, axes, 2)
 
 
 def check_tables(found: Found) -> Verdict:
     factors = [per_tuple(found, f"slowest {k}") / per_tuple(found, f"fastest {k}") for k in (1, 2, 3)]
-    told = ", ".join(f"{f:.2f}" for f in factors)
+    text = ", ".join(f"{f:.2f}" for f in factors)
     holds = min(factors) >= 0.95 and max(factors) >= 1.1
     return Verdict(
-        holds, f"time with indexes on slow streams over that with them on fast ones, 1, 2, 3 indexes: {told}"
+        holds, f"time with indexes on slow streams over that with them on fast ones, 1, 2, 3 indexes: {text}"
     )
 
 
@@ -180,15 +187,15 @@ def draw_tables(figure: Figure, found: Found) -> None:
     some = range(5)
     for style, way in enumerate(("fastest", "slowest")):
         label = f"{way} streams first"
-        drawing.line(work, some, [looked_at(found, f"{way} {k}") for k in some], style, label, markevery=1)
-        drawing.predicted(work, some, [found["counts"][f"predicted {way} {k}"] for k in some], "cost model")
-        drawing.line(time, some, [per_tuple(found, f"{way} {k}") for k in some], style, label, markevery=1)
-    for axes, words in ((work, "tuples looked at per arrival"), (time, "CPU µs per arrival")):
-        drawing.log_axis(axes, "y")
+        figures.line(work, some, [looked_at(found, f"{way} {k}") for k in some], style, label, markevery=1)
+        figures.predicted(work, some, [found["counts"][f"predicted {way} {k}"] for k in some], "cost model")
+        figures.line(time, some, [per_tuple(found, f"{way} {k}") for k in some], style, label, markevery=1)
+    for axes, label in ((work, "tuples looked at per arrival"), (time, "CPU µs per arrival")):
+        figures.log_axis(axes, "y")
         axes.set_xticks(list(some))
         axes.set_xlabel("windows with an index, of four")
-        axes.set_ylabel(words)
-    drawing.below(figure, (work, time))
+        axes.set_ylabel(label)
+    figures.below(figure, (work, time))
 
 
 EXAMPLE = "λ = 10, 1, 1, 3; T = 100, 100, 200, 100 s; v = 500, 50, 40, 5"

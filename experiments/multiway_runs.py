@@ -7,13 +7,15 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
-from experiments.experiment import Found, Run
+from experiments.experiment import Run
 from experiments.gatherer import follow
+from lab.measure.claims import Found
 from watersmeet.cost import multiway
 from watersmeet.cost.multiway import one_order
 from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters, Statistics
 from watersmeet.joins import plan
-from watersmeet.joins.one_by_one import Loops, RunningOneByOne
+from watersmeet.joins.baselines.multiway_loops import Loops
+from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.workload.arrivals import micros
 from watersmeet.workload.several import Several
 
@@ -23,33 +25,35 @@ BEST, WORST = (0, 1, 2, 3), (3, 2, 1, 0)
 
 
 def timed(load: Several, algorithm: str, batch: float, seconds: float, **options: Any) -> dict[str, float]:
-    """A join over a load, cut into batches, timed for so many seconds once all windows are full.
+    """The measurements of a join over a load in batches, for `seconds` of stream time once all windows are full.
 
-    Until then every window is looked up by key, whatever is asked for: the tuples stored are the same.
+    Until then every window is looked up by key, whatever the options: the stored tuples are the same.
     """
     warm = max(load.windows)
     join = plan(load.query, algorithm, **options).start()
-    first = _by_key(join) if isinstance(join, RunningOneByOne) else None
+    first = None
+    if isinstance(join, RunningMultiway) and isinstance(join.evaluation, Loops):
+        first = _by_key(join, join.evaluation)
     found = follow(join, load.steps(warm + seconds, batch), batch=batch, sample=warm, first=first)
     seconds, sums = found.since_first()
     return {"cpu": seconds, **{n: sums[n] for n in ("rows_in", "probed", "results")}}
 
 
-def _by_key(join: RunningOneByOne) -> Callable[[], None]:
+def _by_key(join: RunningMultiway, loops: Loops) -> Callable[[], None]:
     """Let a join look up every window by key; gives what lets it do as it was told."""
-    told, in_place, order = join.loops, join.in_place, join.order
-    join.loops, join.in_place = Loops((True,) * len(told.indexed)), False
+    order = join.order
+    join.evaluation = Loops((True,) * len(loops.indexed))
     join.order = None
 
-    def as_told() -> None:
-        join.loops, join.in_place = told, in_place
+    def restore() -> None:
+        join.evaluation = loops
         join.order = order
 
-    return as_told
+    return restore
 
 
 def compiled(n: int) -> None:
-    """Have the loops over n streams compiled before the clock runs."""
+    """Compile the loops over n streams before the measurement."""
     load = Several((5,) * n, (2,) * n, (5,) * n)
     for algorithm in ("naive_multiway", "eager", "lazy", "general_lazy"):
         for index in ("hash", "scan"):
@@ -67,7 +71,7 @@ def repeated(run: Run, settings: dict[str, tuple[Any, ...]], repetitions: int) -
     """Settings (arguments of `timed`, with a dictionary of options last) in turns."""
     counts: Found = {}
     times: Found = {name: [] for name in settings}
-    for name, (*given, options) in run.told([item for _ in range(repetitions) for item in settings.items()]):
+    for name, (*given, options) in run.steps([item for _ in range(repetitions) for item in settings.items()]):
         found = timed(*given, **options)
         times[name].append(found.pop("cpu"))
         counts[name] = found
@@ -117,7 +121,7 @@ def run_2(run: Run) -> Found:
     for n in streams:
         compiled(n)
     settings: dict[str, tuple[Any, ...]] = {}
-    told: Found = {"streams": list(streams)}
+    predictions: Found = {"streams": list(streams)}
     for n in streams:
         load = Several((10,) * n, (10,) * n, (100,) * n, run.seed)
         p, order = parameters(load, SCAN), tuple(range(n))
@@ -129,10 +133,10 @@ def run_2(run: Run) -> Found:
                 run.size(20.0, 10.0),
                 {"index": "scan", "order": order},
             )
-        told[f"predicted naive_multiway {n}"] = multiway.naive_multiway(p, order).looked_at / sum(load.rates)
-        told[f"predicted eager {n}"] = multiway.eager(p, one_order(order)).looked_at / sum(load.rates)
+        predictions[f"predicted naive_multiway {n}"] = multiway.naive_multiway(p, order).looked_at / sum(load.rates)
+        predictions[f"predicted eager {n}"] = multiway.eager(p, one_order(order)).looked_at / sum(load.rates)
     found = repeated(run, settings, run.size(3, 1))
-    found["counts"] |= told
+    found["counts"] |= predictions
     return found
 
 
@@ -169,7 +173,7 @@ def run_3(run: Run) -> Found:
         compiled(n)
     every, fast = 5.0, run.size(400.0, 200.0)
     settings: dict[str, tuple[Any, ...]] = {}
-    told: Found = {"streams": list(streams)}
+    predictions: Found = {"streams": list(streams)}
     for n in streams:
         load = Several((fast, *(4.0,) * (n - 1)), (10.0,) * n, (400,) * n, run.seed)
         p = parameters(load, SCAN, every)
@@ -177,12 +181,12 @@ def run_3(run: Run) -> Found:
         for algorithm, chosen in orders.items():
             options = {"index": "scan", "order": chosen, "every": micros(every)}
             settings[f"{algorithm} {n}"] = (load, algorithm, every, run.size(150.0, 30.0), options)
-        told[f"predicted lazy {n}"] = multiway.general_lazy(p, orders["lazy"]).looked_at / sum(load.rates)
-        told[f"predicted general_lazy {n}"] = multiway.general_lazy(p, orders["general_lazy"]).looked_at / sum(
+        predictions[f"predicted lazy {n}"] = multiway.general_lazy(p, orders["lazy"]).looked_at / sum(load.rates)
+        predictions[f"predicted general_lazy {n}"] = multiway.general_lazy(p, orders["general_lazy"]).looked_at / sum(
             load.rates
         )
     found = repeated(run, settings, run.size(3, 1))
-    found["counts"] |= told
+    found["counts"] |= predictions
     return found
 
 
@@ -214,7 +218,7 @@ def run_4b(run: Run) -> Found:
     names = [s.name for s in load.query.streams]
     ranked = sorted(range(4), key=lambda i: (-load.rates[i], i))
     settings: dict[str, tuple[Any, ...]] = {}
-    told: Found = {}
+    predictions: Found = {}
     for way, order in (("fastest", ranked), ("slowest", ranked[::-1])):
         for k in range(5):
             indexed = order[:k]
@@ -222,7 +226,7 @@ def run_4b(run: Run) -> Found:
             settings[f"{way} {k}"] = (load, "hybrid", 5.0, run.size(50.0, 20.0), options)
             p = parameters(load, [PER_KEY if i in indexed else SCAN for i in range(4)])
             plain = [j for j in BEST if j not in indexed] + [j for j in BEST if j in indexed]
-            told[f"predicted {way} {k}"] = multiway.eager(p, one_order(plain)).looked_at / sum(load.rates)
+            predictions[f"predicted {way} {k}"] = multiway.eager(p, one_order(plain)).looked_at / sum(load.rates)
     found = repeated(run, settings, run.size(3, 1))
-    found["counts"] |= told
+    found["counts"] |= predictions
     return found

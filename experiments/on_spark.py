@@ -5,11 +5,13 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import drawing
+from experiments import figures
 from experiments import on_spark_runs as runs
-from experiments.experiment import Claim, Experiment, Found, Verdict, mean
+from experiments.experiment import Experiment
 from experiments.on_spark_runs import AUTO, LONG, OWN, PLAIN, PWJOIN, SHORT
 from experiments.wo_join import shade_swings
+from lab.measure.claims import Claim, Found, Verdict
+from lab.measure.spreads import mean
 
 
 def later(found: Found, name: str) -> float:
@@ -20,8 +22,8 @@ def later(found: Found, name: str) -> float:
 
 def check_state(found: Found) -> Verdict:
     sizes = {name: later(found, name) for name in (OWN, PLAIN, PWJOIN)}
-    told = ", ".join(f"{name} {size:,.0f}" for name, size in sizes.items())
-    return Verdict(sizes[PWJOIN] < sizes[PLAIN] <= sizes[OWN], told)
+    text = ", ".join(f"{name} {size:,.0f}" for name, size in sizes.items())
+    return Verdict(sizes[PWJOIN] < sizes[PLAIN] <= sizes[OWN], text)
 
 
 def check_same(found: Found) -> Verdict:
@@ -32,12 +34,12 @@ def check_same(found: Found) -> Verdict:
 def draw_rows(figure: Figure, found: Found, names: tuple[str, ...]) -> Axes:
     axes = figure.subplots()
     for style, name in enumerate(names):
-        drawing.line(axes, found["counts"]["at"], found["counts"][name]["stored"], style, name, markevery=2)
+        figures.line(axes, found["counts"]["at"], found["counts"][name]["stored"], style, name, markevery=2)
     axes.set_xlabel("stream time, s")
     axes.set_ylabel("rows in state")
     axes.set_ylim(bottom=0)
-    drawing.thousands(axes)
-    drawing.below(figure, axes, 3)
+    figures.thousands(axes)
+    figures.below(figure, axes, 3)
     return axes
 
 
@@ -50,16 +52,16 @@ def accuracy(found: Found, name: str) -> float:
 
 
 def check_auto(found: Found) -> Verdict:
-    told = ", ".join(f"{name} {accuracy(found, name):.2%}" for name in (AUTO, LONG, SHORT))
-    return Verdict(accuracy(found, AUTO) >= 0.992, told)
+    text = ", ".join(f"{name} {accuracy(found, name):.2%}" for name in (AUTO, LONG, SHORT))
+    return Verdict(accuracy(found, AUTO) >= 0.992, text)
 
 
 def check_auto_state(found: Found) -> Verdict:
     names = (AUTO, LONG, SHORT)
     sizes = {name: mean(found["counts"][name]["stored"]) for name in names}
-    told = ", ".join(f"{name} {sizes[name]:,.0f}" for name in names)
+    text = ", ".join(f"{name} {sizes[name]:,.0f}" for name in names)
     rivals = [n for n in (LONG, SHORT) if accuracy(found, n) >= accuracy(found, AUTO)]
-    return Verdict(all(sizes[AUTO] < sizes[n] for n in rivals), f"mean rows in state: {told}")
+    return Verdict(all(sizes[AUTO] < sizes[n] for n in rivals), f"mean rows in state: {text}")
 
 
 def draw_auto(figure: Figure, found: Found) -> None:

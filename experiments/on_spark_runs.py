@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.window_oblivious import possible
 from experiments import wo_join_runs as wo
-from experiments.experiment import Found, Run
+from experiments.experiment import Run
 from experiments.pwjoin_runs import ASCENDING, Streams
-from watersmeet.workload.files import save
-from watersmeet.workload.punctuated import Made
+from lab.joins.window_oblivious import possible
+from lab.measure.claims import Found
+from watersmeet.workload.parquet_files import save
+from watersmeet.workload.punctuated_streams import Made
 from watersmeet.workload.scrambled import cut
 from watersmeet.workload.tables import ORIGIN
 
@@ -51,20 +52,20 @@ def contend(run: Run, streams: Mapping[str, tuple[str, Iterable[pa.Table]]], con
         folder, spark = Path(scratch), session()
         for name, (_, parts) in streams.items():
             save(parts, folder / name)
-        for name, build in run.told(list(contenders.items())):
+        for name, build in run.steps(list(contenders.items())):
             inputs = [
                 spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / stream))
                 for stream, (schema, _) in streams.items()
             ]
-            said = run_query(build(*inputs), folder / f"checkpoint {name}")
-            results = [p["observedMetrics"]["experiment"]["results"] for p in said]
-            counts[name] = {"stored": [stored(p) for p in said], "results": sum(results)}
-            times[name] = [p["durationMs"]["triggerExecution"] / 1e3 for p in said]
+            batches = run_query(build(*inputs), folder / f"checkpoint {name}")
+            results = [p["observedMetrics"]["experiment"]["results"] for p in batches]
+            counts[name] = {"stored": [stored(p) for p in batches], "results": sum(results)}
+            times[name] = [p["durationMs"]["triggerExecution"] / 1e3 for p in batches]
     return {"counts": counts, "times": times}
 
 
 def run_query(df: Any, checkpoint: Path, attempts: int = 3) -> list[dict[str, Any]]:
-    """What a query says of every batch with input, until all of it is used up.
+    """The progress of every batch with input, until all input is processed.
 
     On a busy machine Spark may give up waiting for its first Python worker; then it is started again.
     """
@@ -85,7 +86,7 @@ def run_query(df: Any, checkpoint: Path, attempts: int = 3) -> list[dict[str, An
 
 
 def stored(progress: dict[str, Any]) -> int:
-    """Rows in state after a batch, as each join tells it itself."""
+    """Rows in state after a batch, by each join's own counters."""
     import watersmeet as wm
 
     own = wm.counters(progress)
@@ -133,9 +134,11 @@ def ours(algorithm: str) -> Build:
 
         streams = []
         for name, df in (("a", a), ("b", b)):
-            said = wm.when(f"{name}_closed", on="key") if algorithm == "pwjoin" else None
-            rows = df if said else tuples(df, name)
-            streams.append(wm.stream(rows, time=f"{name}_ts", window=f"{WINDOW} seconds", name=name, punctuation=said))
+            closes = wm.when(f"{name}_closed", on="key") if algorithm == "pwjoin" else None
+            rows = df if closes else tuples(df, name)
+            streams.append(
+                wm.stream(rows, time=f"{name}_ts", window=f"{WINDOW} seconds", name=name, punctuation=closes)
+            )
         return wm.join(*streams, on="key", algorithm=algorithm).df
 
     return build

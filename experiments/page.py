@@ -18,7 +18,7 @@ code { background: #f3f4f6; padding: 0 .2em; }
 
 
 def html_of(text: str, title: str, folder: Path) -> str:
-    """Headings, paragraphs, lists, tables and figures; what else Markdown knows the report does not use."""
+    """Headings, paragraphs, lists, tables and figures: the parts of Markdown that the report uses."""
     blocks = [_block(block, folder) for block in text.strip().split("\n\n")]
     body = "\n".join(blocks)
     return (

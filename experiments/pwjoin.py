@@ -8,20 +8,22 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import drawing
+from experiments import figures
 from experiments import pwjoin_runs as runs
-from experiments.experiment import Claim, Experiment, Found, Verdict, mean, median, spread
+from experiments.experiment import Experiment
 from experiments.pwjoin_runs import WINDOWS
+from lab.measure.claims import Claim, Found, Verdict
+from lab.measure.spreads import mean, median, spread_text
 
 SAME_PROBES = (
     "With a list per key a probe meets only tuples of its key, whether or not others have been purged, so a smaller "
-    "state does not make probing faster; what PWJoin saves are insertions, and what it pays for is remembering and "
-    "announcing closed values. The paper's gain is that of a probe that scans a bucket, and the first claim is about "
+    "state does not make probing faster; what PWJoin saves are insertions, and what it pays for is storing and "
+    "propagating closed values. The paper's gain is that of a probe that scans a bucket, and the first claim is about "
     "that."
 )
 IRRELEVANT = (
-    "Every punctuation is remembered (to find tuples that come against it), looked for on the other side, and "
-    "announced: several times the work of a tuple that only probes and is inserted by a compiled loop. The paper's "
+    "Every punctuation is stored (to find violations), looked up on the other side, and "
+    "propagated: several times the work of a tuple that only probes and is inserted by a compiled loop. The paper's "
     "tuples are dear by comparison, as each is formed in an interpreter; its punctuations cost one look into a hash "
     "table."
 )
@@ -38,12 +40,12 @@ def draw_output(figure: Figure, found: Found, titles: dict[str, str]) -> None:
     panels = figure.subplots(1, len(titles), squeeze=False)[0]
     for axes, (load, title) in zip(panels, titles.items(), strict=True):
         for style, (name, series) in enumerate(found["counts"][load].items()):
-            drawing.line(axes, found["times"][load]["cpu"][name], [r / 1e3 for r in series["results"]], style, name)
+            figures.line(axes, found["times"][load]["cpu"][name], [r / 1e3 for r in series["results"]], style, name)
         axes.set_title(title, loc="left")
         axes.set_xlabel("CPU time, s")
-        drawing.thousands(axes)
+        figures.thousands(axes)
     panels[0].set_ylabel("results so far, thousands")
-    drawing.below(figure, panels)
+    figures.below(figure, panels)
 
 
 # ---------------------------------------------------------------- figure 8: state
@@ -56,24 +58,24 @@ def saved_share(found: Found) -> list[float]:
 def check_8(found: Found) -> Verdict:
     tuples = [mean([w - p for w, p in found["counts"][str(window)]["saved"]]) for window in WINDOWS]
     shares = saved_share(found)
-    told = ", ".join(f"{n:.0f} tuples ({s:.0%})" for n, s in zip(tuples, shares, strict=True))
+    text = ", ".join(f"{n:.0f} tuples ({s:.0%})" for n, s in zip(tuples, shares, strict=True))
     grows = all(np.diff(tuples) > 0) and all(np.diff(shares) > 0)
-    return Verdict(bool(grows), f"saved with windows of 1, 5, 15 s: {told}")
+    return Verdict(bool(grows), f"saved with windows of 1, 5, 15 s: {text}")
 
 
 def draw_8(figure: Figure, found: Found) -> None:
     panels = figure.subplots(1, 3)
     for axes, window in zip(panels, WINDOWS, strict=True):
         data = found["counts"][str(window)]
-        drawing.line(axes, data["at"], data["window join"], 0, "window join")
-        drawing.line(axes, data["at"], data["PWJoin"], 1, "PWJoin")
-        drawing.predicted(axes, data["at"], data["equation 1"], "PWJoin, Eq. 1")
+        figures.line(axes, data["at"], data["window join"], 0, "window join")
+        figures.line(axes, data["at"], data["PWJoin"], 1, "PWJoin")
+        figures.predicted(axes, data["at"], data["equation 1"], "PWJoin, Eq. 1")
         axes.set_title(f"windows of {window} s", loc="left")
         axes.set_xlabel("stream time, s")
         axes.set_ylim(bottom=0)
-        drawing.thousands(axes)
+        figures.thousands(axes)
     panels[0].set_ylabel("tuples in both states")
-    drawing.below(figure, panels)
+    figures.below(figure, panels)
 
 
 # ---------------------------------------------------------------- figures 9 and 10: output over CPU time
@@ -82,7 +84,7 @@ def draw_8(figure: Figure, found: Found) -> None:
 def no_slower(load: str, rival: str) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         taken = ratios(found, load, rival, "PWJoin")
-        return Verdict(median(taken) >= 1.0, f"output rate of PWJoin {spread(taken)} times that of the {rival}")
+        return Verdict(median(taken) >= 1.0, f"output rate of PWJoin {spread_text(taken)} times that of the {rival}")
 
     return check
 
@@ -90,19 +92,21 @@ def no_slower(load: str, rival: str) -> Callable[[Found], Verdict]:
 def about_equal(load: str, rival: str) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         taken = ratios(found, load, rival, "PWJoin")
-        return Verdict(0.8 <= median(taken) <= 1.25, f"output rate of PWJoin {spread(taken)} times that of the {rival}")
+        return Verdict(
+            0.8 <= median(taken) <= 1.25, f"output rate of PWJoin {spread_text(taken)} times that of the {rival}"
+        )
 
     return check
 
 
 def check_10(found: Found) -> Verdict:
     taken = ratios(found, "irrelevant", "PWJoin", "window join")
-    return Verdict(median(taken) < 1.05, f"CPU time of PWJoin {spread(taken)} times that of the window join")
+    return Verdict(median(taken) < 1.05, f"CPU time of PWJoin {spread_text(taken)} times that of the window join")
 
 
 def check_10_without(found: Found) -> Verdict:
     taken = ratios(found, "irrelevant", "PWJoin, no punctuations", "window join")
-    return Verdict(median(taken) < 1.05, f"CPU time {spread(taken)} times that of the window join")
+    return Verdict(median(taken) < 1.05, f"CPU time {spread_text(taken)} times that of the window join")
 
 
 # ---------------------------------------------------------------- figures 11 and 12: output punctuations
@@ -110,7 +114,7 @@ def check_10_without(found: Found) -> Verdict:
 
 def check_11(found: Found) -> Verdict:
     ours, theirs = (np.array(found["counts"][name]) for name in ("PWJoin", "PJoin"))
-    later = slice(5, None)  # until a window has passed, and a little more, neither says much
+    later = slice(5, None)  # the first values, until a window has passed, mean little
     return Verdict(
         bool((ours[later] > theirs[later]).all()),
         f"{ours[-1]:,} against {theirs[-1]:,} at the end; in no second fewer"
@@ -120,10 +124,10 @@ def check_11(found: Found) -> Verdict:
 
 
 def check_12(found: Found) -> Verdict:
-    at, told = np.array(found["counts"]["at"]), np.array(found["counts"]["PWJoin"])
+    at, propagated = np.array(found["counts"]["at"]), np.array(found["counts"]["PWJoin"])
     some = at > 6
-    slope, start = np.polyfit(at[some], told[some], 1)
-    off = np.abs(told[some] - (slope * at[some] + start)).max() / max(told[-1], 1)
+    slope, start = np.polyfit(at[some], propagated[some], 1)
+    off = np.abs(propagated[some] - (slope * at[some] + start)).max() / max(propagated[-1], 1)
     return Verdict(
         bool(off < 0.05 and slope > 0),
         f"{slope:.2f} a second, at most {off:.1%} of all away from a straight line; the stream closes 3.33 a second",
@@ -131,17 +135,17 @@ def check_12(found: Found) -> Verdict:
 
 
 def check_12_pjoin(found: Found) -> Verdict:
-    told = found["counts"]["PJoin"][-1]
-    return Verdict(told == 0, f"{told} from PJoin")
+    propagated = found["counts"]["PJoin"][-1]
+    return Verdict(propagated == 0, f"{propagated} from PJoin")
 
 
 def draw_announced(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     for style, name in enumerate(("PWJoin", "PJoin")):
-        drawing.line(axes, found["counts"]["at"], found["counts"][name], style, name)
+        figures.line(axes, found["counts"]["at"], found["counts"][name], style, name)
     axes.set_xlabel("stream time, s")
     axes.set_ylabel("output punctuations so far")
-    drawing.thousands(axes)
+    figures.thousands(axes)
     axes.legend(loc="upper left")
 
 
@@ -151,40 +155,40 @@ def draw_announced(figure: Figure, found: Found) -> None:
 def errors(data: Found, name: str) -> float:
     """Mean relative error after the first quarter."""
     some = len(data["at"]) // 4
-    measured, told = (np.array(data[n][some:], float) for n in ("measured", name))
-    return mean(np.abs(told - measured) / np.maximum(measured, 1))
+    measured, predicted = (np.array(data[n][some:], float) for n in ("measured", name))
+    return mean(np.abs(predicted - measured) / np.maximum(measured, 1))
 
 
 def check_eq1(found: Found) -> Verdict:
-    told, nearer = [], []
+    parts, nearer = [], []
     for name, data in found["counts"].items():
         if name.startswith("both"):
             others = f"λT alone {errors(data, 'λT'):.0%}, by hazard {errors(data, 'hazard'):.0%}"
-            told.append(f"{name.split(', ')[1]}: {errors(data, 'Eq. 1'):.0%} ({others})")
+            parts.append(f"{name.split(', ')[1]}: {errors(data, 'Eq. 1'):.0%} ({others})")
             nearer.append(errors(data, "Eq. 1") < errors(data, "λT"))
-    return Verdict(all(nearer), "mean error with windows of " + "; ".join(told))
+    return Verdict(all(nearer), "mean error with windows of " + "; ".join(parts))
 
 
 def check_eq1_own(found: Found) -> Verdict:
-    told = {name: errors(data, "Eq. 1") for name, data in found["counts"].items() if name.startswith("one")}
-    words = "; ".join(f"{name.split(', ')[1]}: {e:.1%}" for name, e in told.items())
-    return Verdict(max(told.values()) < 0.10, f"mean error with windows of {words}")
+    mean_errors = {name: errors(data, "Eq. 1") for name, data in found["counts"].items() if name.startswith("one")}
+    text = "; ".join(f"{name.split(', ')[1]}: {e:.1%}" for name, e in mean_errors.items())
+    return Verdict(max(mean_errors.values()) < 0.10, f"mean error with windows of {text}")
 
 
 def draw_eq1(figure: Figure, found: Found) -> None:
     panels = figure.subplots(1, len(found["counts"]), squeeze=False)[0]
     for axes, (name, data) in zip(panels, found["counts"].items(), strict=True):
-        drawing.line(axes, data["at"], data["measured"], 0, "measured")
-        drawing.predicted(axes, data["at"], data["Eq. 1"], "Eq. 1")
+        figures.line(axes, data["at"], data["measured"], 0, "measured")
+        figures.predicted(axes, data["at"], data["Eq. 1"], "Eq. 1")
         if "hazard" in data:
-            drawing.line(axes, data["at"], data["hazard"], 2, "closings by hazard (ours)", marker="")
-        drawing.line(axes, data["at"], data["λT"], 4, "λT, no punctuations", marker="", linewidth=0.9)
+            figures.line(axes, data["at"], data["hazard"], 2, "closings by hazard (ours)", marker="")
+        figures.line(axes, data["at"], data["λT"], 4, "λT, no punctuations", marker="", linewidth=0.9)
         axes.set_title(name, loc="left", fontsize=8)
         axes.set_xlabel("stream time, s")
         axes.set_ylim(bottom=0)
-        drawing.thousands(axes)
+        figures.thousands(axes)
     panels[0].set_ylabel("tuples in state")
-    drawing.below(figure, panels)
+    figures.below(figure, panels)
 
 
 PWJOIN = (

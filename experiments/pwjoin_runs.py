@@ -7,26 +7,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.operators import Operator
-from experiments.experiment import Found, Run, mean
+from experiments.experiment import Run
 from experiments.gatherer import Gatherer, follow
+from lab.measure.claims import Found
+from lab.measure.contender import Contender
+from lab.measure.spreads import mean
 from watersmeet.cost.memory import punctuated_state, steady_state
 from watersmeet.cost.parameters import Statistics
 from watersmeet.joins import plan
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
-from watersmeet.workload.punctuated import Made, Punctuated, stream_spec
+from watersmeet.workload.punctuated_streams import Made, Punctuated, stream_spec
 
 ASCENDING = ("punct-asc-100-40", "punct-asc-100-40")
 MIXED = ("punct-asc-30-40", "punct-random-30-40")
 
 
 OPERATORS = {
-    "window join": Operator("hash", punctuations=False),
-    "window join, 100 buckets": Operator("hash", {"buckets": 100}, punctuations=False),
-    "PWJoin": Operator("pwjoin"),
-    "PWJoin, no punctuations": Operator("pwjoin", punctuations=False),
-    "PJoin": Operator("pjoin", windows=False),
+    "window join": Contender("hash", punctuations=False),
+    "window join, 100 buckets": Contender("hash", {"buckets": 100}, punctuations=False),
+    "PWJoin": Contender("pwjoin"),
+    "PWJoin, no punctuations": Contender("pwjoin", punctuations=False),
+    "PJoin": Contender("pjoin", windows=False),
 }
 
 
@@ -56,7 +58,8 @@ class Streams:
         query = JoinQuery(tuple(specs))
         join = plan(query, operator.algorithm, **operator.options).start()
         cuts = [
-            m.batches(s, self.batch, closings=operator.punctuations) for m, s in zip(self.made(), specs, strict=True)
+            m.batches(s, self.batch, punctuations=operator.punctuations)
+            for m, s in zip(self.made(), specs, strict=True)
         ]
         steps: Iterator[Sequence[Batch]] = zip(*cuts, strict=False)
         return follow(join, steps, batch=self.batch, sample=sample or self.batch)
@@ -64,13 +67,13 @@ class Streams:
 
 def in_turns(run: Run, loads: dict[str, Streams], names: Sequence[str], repetitions: int) -> Found:
     """CPU seconds of every operator over every load, taken in turns, and the output of the last turn over CPU time."""
-    for load in loads.values():  # what is loaded or compiled on first use is so before the clock runs
+    for load in loads.values():  # loads or compiles the kernels before the measurement
         for name in names:
             replace(load, tuples=500).follow(name)
     counts: Found = {load: {} for load in loads}
     times: Found = {load: {name: [] for name in names} for load in loads}
     turns = [(r, load, name) for r in range(repetitions) for load in loads for name in names]
-    for _, load, name in run.told(turns):
+    for _, load, name in run.steps(turns):
         found = loads[load].follow(name)
         times[load][name].append(found.seconds)
         counts[load][name] = {"results": found.totals["results"], "sums": found.sums}
@@ -103,7 +106,7 @@ def run_8(run: Run) -> Found:
     seeds = [run.seed + n for n in range(run.size(5, 1))]
     counts: Found = {}
     tuples = run.size(24_000, 6_000)
-    for seed, window in run.told([(s, w) for s in seeds for w in WINDOWS]):
+    for seed, window in run.steps([(s, w) for s in seeds for w in WINDOWS]):
         load = Streams(ASCENDING, tuples, (window, window), 0.5, values=run.size(400, 100), seed=seed)
         mine = counts.setdefault(str(window), {"saved": []})
         states = {name: load.follow(name, 2.0) for name in ("window join", "PWJoin")}
@@ -137,7 +140,7 @@ def announcements(load: Streams) -> Found:
     counts: Found = {}
     for name in ("PWJoin", "PJoin"):
         found = load.follow(name, 1.0)
-        counts[name] = found.totals["announced"]
+        counts[name] = found.totals["propagated"]
         counts["at"] = found.at
     return {"counts": counts, "times": {}}
 
@@ -155,7 +158,7 @@ def run_12(run: Run) -> Found:
 def run_eq1(run: Run) -> Found:
     tuples, values = run.size((24_000, 400), (6_000, 100))
     counts: Found = {}
-    for window in run.told((5, 15)):
+    for window in run.steps((5, 15)):
         load = Streams(ASCENDING, tuples, (window, window), 0.5, values=values, seed=run.seed)
         state = load.follow("PWJoin", 2.0)
         made, rate = load.made(), 1 / load.gap
@@ -187,7 +190,7 @@ def run_eq1(run: Run) -> Found:
 
 
 def _hazard(made: Sequence[Made], window: float, rate: float, t: float) -> float:
-    """Tuples of both streams by `steady_state`: closings against the keys that the window holds."""
+    """Tuples of both streams by `steady_state`, from the closed keys and the keys in the window."""
     total, reach = 0.0, min(window, t)
     for own, other in ((made[0], made[1]), (made[1], made[0])):
         inside = slice(*np.searchsorted(own.times, [(t - reach) * 1e6, t * 1e6]))

@@ -1,16 +1,18 @@
-"""The report: every figure with its set-up, its claims, whether they hold, and why not where they do not."""
+"""The report: every figure with its set-up, its claims, the verdicts, and the reasons of claims that do not hold."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import drawing, page
+from experiments import figures, page
 from experiments.catalogue import EXPERIMENTS
-from experiments.experiment import Claim, Experiment, Verdict
+from experiments.experiment import Experiment
+from lab.measure.claims import Claim, Verdict
+from lab.measure.sections import fill
+from lab.measure.tables import markdown_table
 
 Results = Mapping[str, Mapping[str, Any]]
 TITLE = "The papers' figures, redrawn"
@@ -29,7 +31,7 @@ UNEXPLAINED = "We have no explanation; the numbers are what there is."
 
 @dataclass(frozen=True)
 class Judged:
-    """An experiment that has been run, with the verdict on each claim."""
+    """The result of an experiment, with the verdict on each claim."""
 
     experiment: Experiment
     result: Mapping[str, Any]
@@ -48,30 +50,24 @@ def judge(results: Results) -> list[Judged]:
 
 
 def write(folder: Path, results: Results, readme: Path | None = None) -> list[Judged]:
-    """Figures, `report.md` and `one-page.html` in a folder; and, of full runs, the claims in the README."""
+    """Write figures, `report.md` and `one-page.html` to a folder, and the claims of full runs to the README."""
     judged = judge(results)
-    figures = folder / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
+    drawn = folder / "figures"
+    drawn.mkdir(parents=True, exist_ok=True)
     for j in judged:
         e = j.experiment
-        drawing.save(figures / f"{e.id}.svg", e.size, e.draw, j.result["found"])
+        figures.save(drawn / f"{e.id}.svg", e.size, e.draw, j.result["found"])
     text = markdown(judged)
     (folder / "report.md").write_text(text)
     (folder / "one-page.html").write_text(page.html_of(text, TITLE, folder))
     full = [j for j in judged if not j.result["quick"]]
     if readme is not None and full:
-        fill(readme, full)
+        fill(readme, {"claims": summary(full)})
     return judged
 
 
-def word(verdict: Verdict) -> str:
+def verdict_text(verdict: Verdict) -> str:
     return "holds" if verdict.holds else "**does not hold**"
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    head, *rest = rows
-    lines = [head, ["---"] * len(head), *rest]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def markdown(judged: Sequence[Judged]) -> str:
@@ -84,17 +80,17 @@ def markdown(judged: Sequence[Judged]) -> str:
         parts.append(f"**{quick}: they show that everything runs, not how fast.**")
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.")
-    parts += [_measured_on(judged), "## Claims", table(_claims(judged))]
+    parts += [_measured_on(judged), "## Claims", markdown_table(("figure", "claim", "", "found"), _claims(judged))]
     parts += [section(j) for j in judged]
     return "\n\n".join(parts) + "\n"
 
 
 def _claims(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("figure", "claim", "", "found")]
+    rows: list[tuple[str, ...]] = []
     for j in judged:
         for claim, verdict in j.verdicts:
             link = f"[{j.experiment.row}](#{j.experiment.id})"
-            rows.append((link, claim.text, word(verdict), verdict.numbers))
+            rows.append((link, claim.text, verdict_text(verdict), verdict.numbers))
     return rows
 
 
@@ -107,14 +103,14 @@ def _measured_on(judged: Sequence[Judged]) -> str:
         line = f"{r['date']}, commit {r['commit']}, seed {r['seed']}: {', '.join(about)}"
         lines.setdefault(line, []).append(j.experiment.id)
     total = sum(j.result["seconds"] for j in judged) / 60
-    told = [f"- {line}" + (f" ({', '.join(ids)})" if len(lines) > 1 else "") for line, ids in lines.items()]
+    listed = [f"- {line}" + (f" ({', '.join(ids)})" if len(lines) > 1 else "") for line, ids in lines.items()]
     loads = [j.result["load_before"] for j in judged] or [0.0]
     load = f"{min(loads):.1f} to {max(loads):.1f}"
     return "\n".join(
         [
             f"Measured in {total:.0f} minutes, with a load of {load} before the runs, on:",
             "",
-            *told,
+            *listed,
         ]
     )
 
@@ -127,13 +123,14 @@ def section(j: Judged) -> str:
         f"![{e.title}](figures/{e.id}.svg)",
         f"*Set-up.* {e.setup}",
     ]
-    parts.append("\n".join(f"- {word(v)}: {claim.text}. Found: {v.numbers}." for claim, v in j.verdicts))
+    parts.append("\n".join(f"- {verdict_text(v)}: {claim.text}. Found: {v.numbers}." for claim, v in j.verdicts))
     reasons: dict[str, list[str]] = {}
     for claim, v in j.verdicts:
         if not v.holds:
             reasons.setdefault(claim.otherwise or UNEXPLAINED, []).append(claim.text)
     if e.tables is not None:
-        parts.append(table(e.tables(dict(j.result["found"]))))
+        head, *rows = e.tables(dict(j.result["found"]))
+        parts.append(markdown_table(head, rows))
     parts += [f"*Why not “{'”, “'.join(texts)}”.* {reason}" for reason, texts in reasons.items()]
     if e.differs:
         parts.append(f"*Where we differ.* {e.differs}")
@@ -147,22 +144,8 @@ def section(j: Judged) -> str:
 # ---------------------------------------------------------------- README
 
 
-def fill(readme: Path, judged: Sequence[Judged]) -> None:
-    """Put the claims, one row per figure, between the README's markers."""
-    rows: list[tuple[str, ...]] = [("figure", "holds", "does not hold")]
-    for j in judged:
-        link = f"[{j.experiment.row}](docs/experiments/report.md#{j.experiment.id})"
-        rows.append((link, *("; ".join(c.text for c, v in j.verdicts if v.holds is asked) for asked in (True, False))))
-    held, every = (sum(map(len, some)) for some in ([[v for _, v in j.verdicts if v.holds] for j in judged],
-                                                    [j.verdicts for j in judged]))  # fmt: skip
-    said = f"{held} of {every} claims hold:"
-    text = readme.read_text()
-    filled, found = re.subn(
-        r"(<!-- claims: begin -->\n).*?(<!-- claims: end -->)",
-        lambda m: f"{m[1]}\n{said}\n\n{table(rows)}\n\n{m[2]}",
-        text,
-        flags=re.DOTALL,
-    )
-    if found != 1:
-        raise ValueError(f"{readme} has {found} pairs of markers <!-- claims: begin --> and <!-- claims: end -->.")
-    readme.write_text(filled)
+def summary(judged: Sequence[Judged]) -> str:
+    """How many claims hold, and where they stand."""
+    verdicts = [v for j in judged for _, v in j.verdicts]
+    held = sum(v.holds for v in verdicts)
+    return f"{held} of {len(verdicts)} of their claims hold: [the report](docs/experiments/report.md)."

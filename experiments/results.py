@@ -1,39 +1,33 @@
-"""Results as files: one JSON per experiment, with what its numbers depend on."""
+"""Results as files: one JSON per experiment, with the circumstances of its run."""
 
 from __future__ import annotations
 
 import json
 import math
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark import circumstances
 from experiments.experiment import Experiment, Run
+from lab.measure.circumstances import circumstances, commit
 
-ROOT = Path(__file__).parents[1]
 DIGITS = 6  # of every float that is kept
 
 
-def perform(experiment: Experiment, *, quick: bool, seed: int, tell: Callable[[float], None]) -> dict[str, Any]:
-    """Run an experiment; everything that its report needs, as plain values."""
+def perform(experiment: Experiment, *, quick: bool, seed: int, on_progress: Callable[[float], None]) -> dict[str, Any]:
+    """Run an experiment; returns everything that its report needs, as plain values."""
     around, began = circumstances(), time.perf_counter()
-    found = experiment.run(Run(quick, seed, tell))
+    found = experiment.run(Run(quick, seed, on_progress))
     seconds = round(time.perf_counter() - began, 1)
-    about = {"id": experiment.id, "quick": quick, "seed": seed, "seconds": seconds, "commit": commit()}
+    about = {
+        "id": experiment.id,
+        "quick": quick,
+        "seed": seed,
+        "seconds": seconds,
+        "commit": commit("src", "experiments"),
+    }
     return about | around | {"found": plain(found)}
-
-
-def commit() -> str:
-    """The commit of the tree, and whether something has been changed since; "unknown" outside a clone."""
-    git = ["git", "-C", str(ROOT)]
-    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    if head.returncode:
-        return "unknown"
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src", "experiments"], check=False).returncode
-    return head.stdout.strip() + (", with changes" if changed else "")
 
 
 def plain(value: Any) -> Any:

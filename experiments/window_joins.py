@@ -7,10 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import drawing
+from experiments import figures
 from experiments import window_joins_runs as runs
-from experiments.experiment import Claim, Experiment, Found, Verdict, median, spread
+from experiments.experiment import Experiment
 from experiments.window_joins_runs import BUCKETS, KEYS, RATES, SHARED
+from lab.measure.claims import Claim, Found, Verdict
+from lab.measure.spreads import median, spread_text
 
 FORMING = (
     "With a selectivity of 0.01 and 100 buckets every tuple that the hash join looks at is a result, and forming a "
@@ -45,18 +47,22 @@ def faster(found: Found, suffix: str = "") -> list[float]:
 def check_4(found: Found) -> Verdict:
     factors = faster(found)
     holds = 50 <= median(factors) <= 200
-    return Verdict(holds, f"search alone: {spread(factors, '{:.0f}')} times faster over the rates, with 100 buckets")
+    return Verdict(
+        holds, f"search alone: {spread_text(factors, '{:.0f}')} times faster over the rates, with 100 buckets"
+    )
 
 
 def check_4_scanned(found: Found) -> Verdict:
     counts = found["counts"]
     factors = [counts[f"nested loops {r}"]["probed"] / counts[f"hash {r}"]["probed"] for r in RATES]
-    return Verdict(all(50 <= f <= 200 for f in factors), f"{spread(factors, '{:.1f}')} times fewer, with 100 buckets")
+    return Verdict(
+        all(50 <= f <= 200 for f in factors), f"{spread_text(factors, '{:.1f}')} times fewer, with 100 buckets"
+    )
 
 
 def check_4_formed(found: Found) -> Verdict:
     factors = faster(found, ", formed")
-    return Verdict(50 <= median(factors) <= 200, f"results formed: {spread(factors, '{:.1f}')} times faster")
+    return Verdict(50 <= median(factors) <= 200, f"results formed: {spread_text(factors, '{:.1f}')} times faster")
 
 
 def draw_4(figure: Figure, found: Found) -> None:
@@ -65,17 +71,17 @@ def draw_4(figure: Figure, found: Found) -> None:
     for axes, suffix, title in zip(panels, ("", ", formed"), ("search alone", "results formed"), strict=True):
         for style, name in enumerate(("nested loops", "hash")):
             label = "nested loops" if style == 0 else "hash, 100 buckets"
-            drawing.line(axes, rates, [taken(found, f"{name}{suffix} {r}") for r in RATES], style, label, markevery=1)
+            figures.line(axes, rates, [taken(found, f"{name}{suffix} {r}") for r in RATES], style, label, markevery=1)
             if not suffix:
-                told = [found["times"]["equations"][f"{name} {r}"] for r in RATES]
-                drawing.predicted(axes, rates, told, "Eq. 1 and Eq. 2, constants fitted")
-        drawing.log_axis(axes, "x")
-        drawing.log_axis(axes, "y")
+                predicted = [found["times"]["equations"][f"{name} {r}"] for r in RATES]
+                figures.predicted(axes, rates, predicted, "Eq. 1 and Eq. 2, constants fitted")
+        figures.log_axis(axes, "x")
+        figures.log_axis(axes, "y")
         axes.set_xticks(rates)
         axes.set_title(title, loc="left")
         axes.set_xlabel("tuples a second of stream a")
     panels[0].set_ylabel("CPU s for 30 s of input")
-    drawing.below(figure, panels)
+    figures.below(figure, panels)
 
 
 # ---------------------------------------------------------------- figures 5 and 6
@@ -123,22 +129,22 @@ def check_56_flat(found: Found) -> Verdict:
 
 
 def check_56_equation(found: Found) -> Verdict:
-    told = found["times"]["equations"]
-    off = [abs(told[n] - taken(found, n)) / taken(found, n) for n in told]
-    return Verdict(median(off) < 0.25, f"error {spread(off, '{:.0%}')} over {len(off)} settings")
+    equations = found["times"]["equations"]
+    off = [abs(equations[n] - taken(found, n)) / taken(found, n) for n in equations]
+    return Verdict(median(off) < 0.25, f"error {spread_text(off, '{:.0%}')} over {len(off)} settings")
 
 
 def draw_56(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     for style, keys in enumerate(KEYS):
-        drawing.line(axes, *sweep(found, keys), style, f"selectivity {1 / keys:g} ({keys} keys)", markevery=1)
-        told = [found["times"]["equations"][f"{keys} {b}"] for b in BUCKETS]
-        drawing.predicted(axes, BUCKETS, told, "Eq. 2, buckets counted up to the keys")
-    drawing.log_axis(axes, "x")
-    drawing.log_axis(axes, "y")
+        figures.line(axes, *sweep(found, keys), style, f"selectivity {1 / keys:g} ({keys} keys)", markevery=1)
+        predicted = [found["times"]["equations"][f"{keys} {b}"] for b in BUCKETS]
+        figures.predicted(axes, BUCKETS, predicted, "Eq. 2, buckets counted up to the keys")
+    figures.log_axis(axes, "x")
+    figures.log_axis(axes, "y")
     axes.set_xlabel("buckets of each stream")
     axes.set_ylabel("CPU s for 30 s of input")
-    drawing.below(figure, axes, 2)
+    figures.below(figure, axes, 2)
 
 
 # ---------------------------------------------------------------- figures 7 and 8
@@ -156,8 +162,8 @@ def ahead(buckets: int) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         times = {s: per_tuple(found, s)[SHARED.index(buckets)] for s in STRATEGIES}
         factor = min(times["probe_all"], times["all"]) / max(times["probe"], times["probe_insert"])
-        told = ", ".join(f"{s} {t:.2f}" for s, t in times.items())
-        return Verdict(factor >= 2, f"{factor:.1f} times; µs per tuple: {told}")
+        text = ", ".join(f"{s} {t:.2f}" for s, t in times.items())
+        return Verdict(factor >= 2, f"{factor:.1f} times; µs per tuple: {text}")
 
     return check
 
@@ -165,13 +171,13 @@ def ahead(buckets: int) -> Callable[[Found], Verdict]:
 def draw_7(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     for style, strategy in enumerate(STRATEGIES):
-        drawing.line(axes, SHARED, per_tuple(found, strategy), style, strategy, markevery=1)
-    drawing.log_axis(axes, "x")
-    drawing.log_axis(axes, "y")
+        figures.line(axes, SHARED, per_tuple(found, strategy), style, strategy, markevery=1)
+    figures.log_axis(axes, "x")
+    figures.log_axis(axes, "y")
     axes.set_xticks(SHARED)
     axes.set_xlabel("buckets of each stream")
     axes.set_ylabel("CPU µs per tuple")
-    drawing.below(figure, axes)
+    figures.below(figure, axes)
 
 
 def occupied(found: Found, strategy: str) -> float:
@@ -187,21 +193,21 @@ def check_8(found: Found) -> Verdict:
 
 def check_8_probe(found: Found) -> Verdict:
     ratio = occupied(found, "probe") / occupied(found, "all")
-    told = found["counts"]["probe"]["predicted"] / found["counts"]["all"]["predicted"]
-    return Verdict(ratio >= 1.1, f"{ratio:.2f} times as many; λa/λb stale tuples a bucket would be {told:.2f}")
+    predicted = found["counts"]["probe"]["predicted"] / found["counts"]["all"]["predicted"]
+    return Verdict(ratio >= 1.1, f"{ratio:.2f} times as many; λa/λb stale tuples a bucket would be {predicted:.2f}")
 
 
 def draw_8(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     for style, strategy in enumerate(STRATEGIES):
         data = found["counts"][strategy]
-        drawing.line(axes, data["at"], data["fast"], style, strategy)
-        drawing.predicted(axes, [30, data["at"][-1]], [data["predicted"]] * 2, "λT and the stale tuples of section 3.2")
+        figures.line(axes, data["at"], data["fast"], style, strategy)
+        figures.predicted(axes, [30, data["at"][-1]], [data["predicted"]] * 2, "λT and the stale tuples of section 3.2")
     axes.set_xlabel("stream time, s")
     axes.set_ylabel("stored tuples of the fast stream")
     axes.set_ylim(bottom=0)
-    drawing.thousands(axes)
-    drawing.below(figure, axes, 3)
+    figures.thousands(axes)
+    figures.below(figure, axes, 3)
 
 
 WINDOW_JOINS = (

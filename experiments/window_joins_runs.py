@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from experiments.experiment import Found, Run
+from experiments.experiment import Run
 from experiments.gatherer import follow
+from lab.measure.claims import Found
 from watersmeet.cost import binary
 from watersmeet.cost.calibrate import fit
 from watersmeet.cost.parameters import SCAN, Statistics
 from watersmeet.cost.work import Constants, Work
-from watersmeet.joins.tuple_at_a_time import INVALIDATION, RunningTupleAtATime
+from watersmeet.joins.baselines.tuple_at_a_time import INVALIDATION, RunningTupleAtATime
 from watersmeet.state.keys import Int64s
 from watersmeet.workload.several import Several
 
@@ -21,7 +22,7 @@ WINDOW = 30.0  # seconds, of both streams
 
 
 class Searching(RunningTupleAtATime):
-    """The join without its results: pairs are found and counted, no row of them is formed."""
+    """The join without result rows: pairs are found and counted only."""
 
     def _found(self, out: Int64s) -> Iterator[pa.Table]:
         self.counters.results += out.shape[1]
@@ -37,7 +38,7 @@ class Setting:
     buckets: int = 100
     invalidation: str = "probe_insert"
     forming: bool = False  # results are formed, not only counted
-    seconds: float = WINDOW  # that are timed, as one batch, after as many before the clock
+    seconds: float = WINDOW  # measured as one batch, after as many that are not measured
     seed: int = 1
 
     def run(self) -> tuple[float, dict[str, int]]:
@@ -45,12 +46,12 @@ class Setting:
         load = Several(self.rates, (WINDOW, WINDOW), (self.distinct,) * 2, self.seed)
         kind = RunningTupleAtATime if self.forming else Searching
         strategy = "all" if self.buckets == 1 else self.invalidation
-        join = kind(load.query, self.buckets, strategy, None, None)
+        join = kind(load.query, self.buckets, strategy, None)
         steps = load.steps(2 * self.seconds, self.seconds)
         return follow(join, steps, batch=self.seconds, sample=self.seconds).since_first()
 
     def work(self) -> Work:
-        """What equations 1 and 2 say about a second of it."""
+        """The cost of a second of it by equations 1 and 2."""
         buckets = SCAN if self.buckets == 1 else float(self.buckets)
         a, b = (Statistics(n, r, WINDOW, self.distinct, buckets=buckets) for n, r in zip("ab", self.rates, strict=True))
         return binary.nested_loops(a, b) if self.buckets == 1 else binary.hashed(a, b)
@@ -61,10 +62,10 @@ def measure(run: Run, settings: dict[str, Setting], repetitions: int) -> Found:
     Setting((50, 50), seconds=WINDOW).run()  # loads the kernels
     counts: Found = {}
     times: Found = {name: [] for name in settings}
-    for name, setting in run.told([item for _ in range(repetitions) for item in settings.items()]):
+    for name, setting in run.steps([item for _ in range(repetitions) for item in settings.items()]):
         seconds, counted = setting.run()
         times[name].append(seconds)
-        counts[name] = {k: counted[k] for k in ("rows_in", "probed", "results", "inserted", "invalidated", "checked")}
+        counts[name] = {k: counted[k] for k in ("rows_in", "probed", "results", "inserted", "expired", "checked")}
     return {"counts": counts, "times": times}
 
 
@@ -137,11 +138,14 @@ def run_8(run: Run) -> Found:
     fast = run.size(1000.0, 200.0)
     load = Several((fast, fast / 100), (WINDOW, WINDOW), (100, 100), run.seed)
     counts: Found = {"rates": list(load.rates)}
-    for strategy in run.told(list(INVALIDATION)):
-        join = Searching(load.query, 100, strategy, None, 2_000_000)
+    for strategy in run.steps(list(INVALIDATION)):
+        join = Searching(load.query, 100, strategy, None)
+        join.sample(2_000_000)
         follow(join, load.steps(run.size(180.0, 90.0), WINDOW), batch=WINDOW, sample=WINDOW)
         at, a, b = (list(column) for column in zip(*join.occupancy, strict=True))
         counts[strategy] = {"at": [t / 1e6 for t in at], "fast": a, "slow": b}
-        told = [Statistics(n, r, WINDOW, 100, buckets=100) for n, r in zip("ab", load.rates, strict=True)]
-        counts[strategy]["predicted"] = load.rates[0] * WINDOW + 100 * binary.stale_tuples(told[0], told[1], strategy)
+        statistics = [Statistics(n, r, WINDOW, 100, buckets=100) for n, r in zip("ab", load.rates, strict=True)]
+        counts[strategy]["predicted"] = load.rates[0] * WINDOW + 100 * binary.stale_tuples(
+            statistics[0], statistics[1], strategy
+        )
     return {"counts": counts, "times": {}}

@@ -1,4 +1,4 @@
-"""Wu, Tan and Zhou, Window-oblivious join (2007): figures 5 to 8, what buffers hold and lose."""
+"""Wu, Tan and Zhou, Window-oblivious join (2007): figures 5 to 8, sizes and losses of buffers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.window_oblivious import optimal_buffers
-from experiments import drawing
+from experiments import figures
 from experiments import wo_join_runs as runs
-from experiments.experiment import Claim, Experiment, Found, Run, Verdict, mean, median, spread
+from experiments.experiment import Experiment, Run
+from lab.joins.window_oblivious import optimal_buffers
+from lab.measure.claims import Claim, Found, Verdict
+from lab.measure.spreads import mean, median, spread_text
 from watersmeet.workload.scrambled import BURST, DIP
 
 EQUATION = (
@@ -43,7 +45,7 @@ def similar(a: Any, b: Any) -> float:
 
 
 def optimum(rows: Sequence[pa.RecordBatch], seconds: float) -> np.ndarray:
-    """Optimal buffers; in a second without results they are what they were."""
+    """Optimal buffers; a second without results keeps the size of the one before."""
     needed = optimal_buffers(rows, seconds)
     silent = (needed <= 1).all(axis=0)
     last = np.maximum.accumulate(np.where(silent, 0, np.arange(needed.shape[1])))
@@ -57,7 +59,7 @@ def accuracies(found: Found, name: str) -> list[float]:
 def complete(name: str) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         got = accuracies(found, name)
-        return Verdict(min(got) == 1.0, f"accuracy {spread(got, '{:.4f}')} over {len(got)} seeds")
+        return Verdict(min(got) == 1.0, f"accuracy {spread_text(got, '{:.4f}')} over {len(got)} seeds")
 
     return check
 
@@ -66,7 +68,7 @@ def nearly(name: str) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         got = accuracies(found, name)
         return Verdict(
-            mean(got) >= 0.992, f"accuracy on average {mean(got):.4f}, median and range {spread(got, '{:.4f}')}"
+            mean(got) >= 0.992, f"accuracy on average {mean(got):.4f}, median and range {spread_text(got, '{:.4f}')}"
         )
 
     return check
@@ -79,7 +81,7 @@ def run_5(run: Run) -> Found:
     seconds = 120.0
     counts: Found = {"accuracy": {name: [] for name in BUFFERS}, "similar": {}, "over": {}}
     seeds = [run.seed + n for n in range(run.size(30, 2))]
-    for seed, name in run.told([(s, n) for s in seeds for n in BUFFERS]):
+    for seed, name in run.steps([(s, n) for s in seeds for n in BUFFERS]):
         made, rows = runs.query_1(seed, seconds)
         seen = runs.watch(runs.wo(made, **BUFFERS[name]), rows, seconds)
         counts["accuracy"][name].append(seen.accuracy)
@@ -96,8 +98,8 @@ def run_5(run: Run) -> Found:
 def follows(name: str) -> Callable[[Found], Verdict]:
     def check(found: Found) -> Verdict:
         alike, over = found["counts"]["similar"][name], found["counts"]["over"][name]
-        told = f"correlation {spread(alike)} over the seeds, {spread(over)} times the optimum in all"
-        return Verdict(median(alike) >= 0.9, told)
+        text = f"correlation {spread_text(alike)} over the seeds, {spread_text(over)} times the optimum in all"
+        return Verdict(median(alike) >= 0.9, text)
 
     return check
 
@@ -107,11 +109,11 @@ def draw_5(figure: Figure, found: Found) -> None:
     counts = found["counts"]
     for i, axes in enumerate(panels):
         at = list(range(1, len(counts["optimum"][i]) + 1))
-        drawing.line(axes, at, counts["optimum"][i], 6, "optimum, by hindsight")
-        drawing.line(axes, at, counts["series"]["sound, factors known"][i], 0, "kept: sound, factors known")
-        drawing.line(axes, at, counts["series"]["sound, monitored"][i], 1, "kept: sound, monitored")
-        drawing.predicted(axes, at, counts["series"]["Eq. 8, factors known"][i], "predicted: Eq. 7, 8, factors known")
-        drawing.line(
+        figures.line(axes, at, counts["optimum"][i], 6, "optimum, by hindsight")
+        figures.line(axes, at, counts["series"]["sound, factors known"][i], 0, "kept: sound, factors known")
+        figures.line(axes, at, counts["series"]["sound, monitored"][i], 1, "kept: sound, monitored")
+        figures.predicted(axes, at, counts["series"]["Eq. 8, factors known"][i], "predicted: Eq. 7, 8, factors known")
+        figures.line(
             axes,
             at,
             counts["series"]["Eq. 8, monitored"][i],
@@ -123,9 +125,9 @@ def draw_5(figure: Figure, found: Found) -> None:
         shade_swings(axes)
         axes.set_title(f"S{i + 1}, factor {counts['factors'][i]}", loc="left")
         axes.set_xlabel("stream time, s")
-        drawing.thousands(axes)
+        figures.thousands(axes)
     panels[0].set_ylabel("tuples")
-    drawing.below(figure, panels, 3)
+    figures.below(figure, panels, 3)
 
 
 def shade_swings(axes: Axes, burst: bool = True) -> None:
@@ -138,9 +140,9 @@ def shade_swings(axes: Axes, burst: bool = True) -> None:
 
 ROOTS: dict[str, dict[str, Any]] = {
     "theorem 3.1, sound": {"root": "bound"},
-    "told by the leaves (ours)": {"root": "told"},
+    "told by the leaves (ours)": {"root": "leaves"},
     "theorem 3.1, Eq. 8": {"root": "eq8"},
-    "told, monitored": {"root": "told", "known": False},
+    "told, monitored": {"root": "leaves", "known": False},
 }
 
 
@@ -148,7 +150,7 @@ def run_67(run: Run) -> Found:
     seconds = 120.0
     counts: Found = {"accuracy": {name: [] for name in ROOTS}, "similar": {}, "over": {}}
     seeds = [run.seed + n for n in range(run.size(10, 1))]
-    for seed, name in run.told([(s, n) for s in seeds for n in ROOTS]):
+    for seed, name in run.steps([(s, n) for s in seeds for n in ROOTS]):
         made, rows = runs.query_2(seed, seconds)
         seen = runs.watch_tree(runs.tree(made, **ROOTS[name]), rows, seconds)
         counts["accuracy"][name].append(seen.accuracy)
@@ -164,8 +166,8 @@ def run_67(run: Run) -> Found:
 
 def above(found: Found) -> Verdict:
     over = found["counts"]["over"]["theorem 3.1, Eq. 8"]
-    return Verdict(min(over) >= 1, f"{spread(over)} times the optimum; told by the leaves: "
-                   f"{spread(found['counts']['over']['told by the leaves (ours)'])} times")  # fmt: skip
+    return Verdict(min(over) >= 1, f"{spread_text(over)} times the optimum; told by the leaves: "
+                   f"{spread_text(found['counts']['over']['told by the leaves (ours)'])} times")  # fmt: skip
 
 
 def draw_67(figure: Figure, found: Found) -> None:
@@ -173,16 +175,16 @@ def draw_67(figure: Figure, found: Found) -> None:
     counts = found["counts"]
     for i, axes in enumerate(panels):
         at = list(range(1, len(counts["optimum"][i]) + 1))
-        drawing.line(axes, at, counts["optimum"][i], 6, "optimum, by hindsight")
-        drawing.line(axes, at, counts["series"]["theorem 3.1, sound"][i], 0, "kept: theorem 3.1, sound")
-        drawing.line(axes, at, counts["series"]["told by the leaves (ours)"][i], 1, "kept: told by the leaves (ours)")
-        drawing.predicted(axes, at, counts["series"]["theorem 3.1, Eq. 8"][i], "predicted: theorem 3.1, Eq. 7")
+        figures.line(axes, at, counts["optimum"][i], 6, "optimum, by hindsight")
+        figures.line(axes, at, counts["series"]["theorem 3.1, sound"][i], 0, "kept: theorem 3.1, sound")
+        figures.line(axes, at, counts["series"]["told by the leaves (ours)"][i], 1, "kept: told by the leaves (ours)")
+        figures.predicted(axes, at, counts["series"]["theorem 3.1, Eq. 8"][i], "predicted: theorem 3.1, Eq. 7")
         shade_swings(axes, burst=False)
         axes.set_title(f"S{i + 7}", loc="left")
         axes.set_xlabel("stream time, s")
-        drawing.thousands(axes)
+        figures.thousands(axes)
     panels[0].set_ylabel("tuples")
-    drawing.below(figure, panels, 2)
+    figures.below(figure, panels, 2)
 
 
 # ---------------------------------------------------------------- figure 8: fixed windows
@@ -191,7 +193,7 @@ def draw_67(figure: Figure, found: Found) -> None:
 def run_8(run: Run) -> Found:
     seconds = 120.0
     counts: Found = {"memory": [], "accuracy": {"monitored": [], "window": []}, "grown": []}
-    for seed in run.told([run.seed + n for n in range(run.size(10, 1))]):
+    for seed in run.steps([run.seed + n for n in range(run.size(10, 1))]):
         made, rows = runs.query_1(seed, seconds)
         ours = runs.watch(runs.wo(made, known=False), rows, seconds)
         size = round(ours.memory / 3)
@@ -206,13 +208,13 @@ def check_8(found: Found) -> Verdict:
     got = accuracies(found, "window")
     return Verdict(
         mean(got) < 0.4,
-        f"accuracy {spread(got)} over {len(got)} seeds; ours {mean(accuracies(found, 'monitored')):.4f}",
+        f"accuracy {spread_text(got)} over {len(got)} seeds; ours {mean(accuracies(found, 'monitored')):.4f}",
     )
 
 
 def check_8_memory(found: Found) -> Verdict:
     factors = [g / m for g, m in zip(found["counts"]["grown"], found["counts"]["memory"], strict=True)]
-    return Verdict(median(factors) >= 2, f"{spread(factors, '{:.1f}')} times the tuples")
+    return Verdict(median(factors) >= 2, f"{spread_text(factors, '{:.1f}')} times the tuples")
 
 
 def draw_8(figure: Figure, found: Found) -> None:
@@ -220,12 +222,12 @@ def draw_8(figure: Figure, found: Found) -> None:
     left, right = figure.subplots(1, 2)
     names = ("WO-Join, monitored", "fixed windows")
     got = [accuracies(found, n) for n in ("monitored", "window")]
-    drawing.bars(left, names, [mean(g) * 100 for g in got], [(min(g) * 100, max(g) * 100) for g in got])
+    figures.bars(left, names, [mean(g) * 100 for g in got], [(min(g) * 100, max(g) * 100) for g in got])
     left.set_xlabel("results found at equal memory, %")
     sizes = [counts["memory"], counts["grown"]]
-    drawing.bars(right, names, [mean(s) for s in sizes], [(min(s), max(s)) for s in sizes])
+    figures.bars(right, names, [mean(s) for s in sizes], [(min(s), max(s)) for s in sizes])
     right.set_xlabel("tuples in memory at equal accuracy")
-    drawing.thousands(right, "x")
+    figures.thousands(right, "x")
 
 
 STREAMS = (

@@ -11,20 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.window_oblivious import possible
-from experiments.experiment import Found
+from lab.joins.window_oblivious import possible
+from lab.measure.claims import Found
 from watersmeet.cost.parameters import Parameters, Statistics
 from watersmeet.cost.window_oblivious import buffer, output_scrambling
-from watersmeet.joins import plan
-from watersmeet.joins.buffers import Buffers, PaperBuffers, SoundBuffers
+from watersmeet.joins import Join, plan
 from watersmeet.joins.multiway import RunningMultiway
-from watersmeet.joins.oblivious import Limits, RunningWOJoin
-from watersmeet.joins.tree import RunningWOTree, ToldBuffers, WOTree
-from watersmeet.joins.wo_join import WOJoin
+from watersmeet.joins.wo_join.key_ranks import KeyRanks, Limits, key_ranks, running
+from watersmeet.joins.wo_join.operator import WOJoin
+from watersmeet.joins.wo_join.retention import Buffers, PaperBuffers
+from watersmeet.joins.wo_join.tree import LeafBuffers, RunningWOTree, WOTree
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import FOREVER, RowsWindow, TimeWindow, Unbounded, Window
-from watersmeet.state.disorder import lag
+from watersmeet.state.statistics.disorder import lag
 from watersmeet.workload.scrambled import Scrambled, cut, three_streams
 
 Rows = Sequence[pa.RecordBatch]
@@ -75,7 +75,7 @@ def specs(n: int, first: int = 0, window: Window | None = None) -> tuple[StreamS
 
 
 def steps(streams: Sequence[StreamSpec], rows: Rows, seconds: float, batch: float) -> list[list[Batch]]:
-    """What arrives in each interval of `batch` seconds; every stream tells that it is at the interval's end."""
+    """The arrivals of each interval of `batch` seconds; the newest event time of every stream is the interval's end."""
     out = []
     for number, some in enumerate(cut(rows, seconds, batch)):
         end = round((number + 1) * batch * 1e6)
@@ -83,14 +83,15 @@ def steps(streams: Sequence[StreamSpec], rows: Rows, seconds: float, batch: floa
     return out
 
 
-def held(join: RunningWOJoin) -> list[int]:
+def held(join: RunningMultiway) -> list[int]:
     """Tuples of each stream in memory: stored, and those that wait to be sorted."""
-    waiting = [h.waiting.num_rows for h in join.held] or [0] * len(join.own)
+    deferred = join.axis.deferred if isinstance(join.axis, KeyRanks) else []
+    waiting = [h.waiting.num_rows for h in deferred] or [0] * len(join.own)
     return [len(s) + w for s, w in zip(join.own, waiting, strict=True)]
 
 
 def watch(join: RunningMultiway, rows: Rows, seconds: float, batch: float = 1.0) -> Watched:
-    """A join of three streams over all that arrives in so many seconds."""
+    """Run a join of three streams over the arrivals of `seconds`."""
     seen = Watched(kept=[[] for _ in rows], predicted=[[] for _ in rows])
     waited = 0.0
     for number, batches in enumerate(steps(join.query.streams, rows, seconds, batch)):
@@ -101,11 +102,10 @@ def watch(join: RunningMultiway, rows: Rows, seconds: float, batch: float = 1.0)
         waited += late + found * (time.perf_counter() - began)
         join.arrivals = []
         seen.results += found
-        sizes = held(join) if isinstance(join, RunningWOJoin) else [len(s) for s in join.own]
-        for mine, size in zip(seen.kept, sizes, strict=True):
+        for mine, size in zip(seen.kept, held(join), strict=True):
             mine.append(size)
-        if isinstance(join, RunningWOJoin) and isinstance(join.buffers, PaperBuffers):
-            for series, told in zip(seen.predicted, equation_8(join.buffers), strict=True):
+        if isinstance(join.axis, KeyRanks) and isinstance(join.axis.buffers, PaperBuffers):
+            for series, told in zip(seen.predicted, equation_8(join.axis.buffers), strict=True):
                 series.append(told)
     seen.latency = waited / max(1, seen.results)
     seen.accuracy = seen.results / max(1, possible(rows))
@@ -120,7 +120,7 @@ def _behind(table: pa.Table, number: int, batch: float) -> float:
 
 
 def equation_8(buffers: PaperBuffers) -> list[float]:
-    """Buffers that equation 8 asks for now, from measured rates and lags and given or measured factors."""
+    """The buffer sizes by equation 8, from measured rates and lags and given or measured factors."""
     n, then = len(buffers.given), np.array(buffers.history)
     streams = [Statistics(f"s{i}", max(buffers.rates[i].rate, 1e-3), scrambling=buffers.allowance(i)) for i in range(n)]
     lags = np.zeros((n, n))
@@ -134,10 +134,10 @@ def equation_8(buffers: PaperBuffers) -> list[float]:
     return [buffer(p, i) for i in range(n)]
 
 
-def wo(made: Sequence[Scrambled], *, known: bool, **options: Any) -> RunningWOJoin:
+def wo(made: Sequence[Scrambled], *, known: bool, **options: Any) -> RunningMultiway:
     """The join of three streams with factors known, or measured."""
     given = tuple(s.scrambling for s in made) if known else None
-    return WOJoin(JoinQuery(specs(len(made))), scrambling=given, **options).start()
+    return WOJoin(scrambling=given, **options).start(JoinQuery(specs(len(made))))
 
 
 def windowed(n: int, window: Window) -> RunningMultiway:
@@ -151,12 +151,15 @@ def windowed(n: int, window: Window) -> RunningMultiway:
 
 
 def tree(made: Sequence[Scrambled], root: str, *, known: bool = True, strategy: str = "none") -> RunningWOTree:
-    """Two joins of three streams, joined. The root goes by what the leaves tell ("told"), or by theorem 3.1: what is
-    sound with its bounds ("bound"), or what equation 8 says of them ("eq8")."""
+    """Two joins of three streams, joined.
+
+    The root's buffers follow the key watermarks of the leaves ("leaves"), or the bounds of theorem 3.1: sound buffers
+    for them ("bound"), or equation 8 with them ("eq8").
+    """
     leaves = []
     for first in (0, 3):
         given = tuple(s.scrambling for s in made[first : first + 3]) if known else None
-        leaves.append(WOJoin(JoinQuery(specs(3, first)), scrambling=given, strategy=strategy))
+        leaves.append(Join(JoinQuery(specs(3, first)), WOJoin(scrambling=given, strategy=strategy)))
     streams = [
         StreamSpec(name, leaf.query.schema, leaf.query.streams[0].time, ("epoch",), Unbounded(), FOREVER)
         for name, leaf in zip(("s7", "s8"), leaves, strict=True)
@@ -164,12 +167,12 @@ def tree(made: Sequence[Scrambled], root: str, *, known: bool = True, strategy: 
     query, bounds = JoinQuery(tuple(streams)), theorem_31(made, strategy)
     WOTree(tuple(leaves), query)  # checks that they fit
     kinds: dict[str, Callable[[], Buffers]] = {
-        "told": lambda: ToldBuffers(2),
-        "bound": lambda: SoundBuffers("sound", bounds),
+        "leaves": lambda: LeafBuffers(2),
+        "bound": lambda: Buffers("sound", bounds),
         "eq8": lambda: PaperBuffers("eq8", bounds),
     }
     on_disk = "dbf" if strategy in ("dbf", "hybrid") else "none"
-    return RunningWOTree([leaf.start() for leaf in leaves], RunningWOJoin(query, kinds[root](), limits=Limits(on_disk)))
+    return RunningWOTree([leaf.start() for leaf in leaves], running(query, kinds[root](), limits=Limits(on_disk)))
 
 
 def theorem_31(made: Sequence[Scrambled], strategy: str = "none") -> list[int]:
@@ -194,8 +197,9 @@ def watch_tree(running: RunningWOTree, rows: Rows, seconds: float, batch: float 
         sizes = [size for join in running.joins for size in held(join)]
         for mine, size in zip(seen.kept, sizes, strict=True):
             mine.append(size)
-        if isinstance(running.root.buffers, PaperBuffers):
-            for series, told in zip(seen.predicted, equation_8(running.root.buffers), strict=True):
+        buffers = key_ranks(running.root).buffers
+        if isinstance(buffers, PaperBuffers):
+            for series, told in zip(seen.predicted, equation_8(buffers), strict=True):
                 series.append(told)
         for join in running.joins:
             join.arrivals = []
@@ -217,9 +221,9 @@ def between(made: Sequence[Scrambled], rows: Rows, seconds: float) -> list[pa.Re
     return out
 
 
-def wo_leaf(made: Sequence[Scrambled], first: int) -> RunningWOJoin:
+def wo_leaf(made: Sequence[Scrambled], first: int) -> RunningMultiway:
     given = tuple(s.scrambling for s in made[first : first + 3])
-    return WOJoin(JoinQuery(specs(3, first)), scrambling=given).start()
+    return WOJoin(scrambling=given).start(JoinQuery(specs(3, first)))
 
 
 # ---------------------------------------------------------------- fixed windows

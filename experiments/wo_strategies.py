@@ -1,14 +1,16 @@
-"""Wu, Tan and Zhou, Window-oblivious join (2007): figures 9 to 11, memory strategies and what they cost in time."""
+"""Wu, Tan and Zhou, Window-oblivious join (2007): figures 9 to 11, memory strategies and their costs in time."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import drawing
+from experiments import figures
 from experiments import wo_join_runs as runs
-from experiments.experiment import Claim, Experiment, Found, Run, Verdict, mean, median
+from experiments.experiment import Experiment, Run
 from experiments.wo_join import shade_swings
+from lab.measure.claims import Claim, Found, Verdict
+from lab.measure.spreads import mean, median
 
 STRATEGIES = ("none", "msf", "dbf", "hybrid")
 
@@ -17,7 +19,7 @@ def run_910(run: Run) -> Found:
     seconds = 120.0
     counts: Found = {"Query 1": {s: [] for s in STRATEGIES}, "Query 2": {s: [] for s in STRATEGIES}, "accuracy": []}
     seeds = [run.seed + n for n in range(run.size(10, 1))]
-    for seed, strategy in run.told([(seed, s) for seed in seeds for s in STRATEGIES]):
+    for seed, strategy in run.steps([(seed, s) for seed in seeds for s in STRATEGIES]):
         made, rows = runs.query_1(seed, seconds)
         seen = runs.watch(runs.wo(made, known=True, strategy=strategy), rows, seconds)
         counts["Query 1"][strategy].append(seen.memory)
@@ -37,12 +39,12 @@ def memory(found: Found, query: str) -> dict[str, float]:
 
 
 def least(found: Found) -> Verdict:
-    told, holds = [], True
+    parts, holds = [], True
     for query in ("Query 1", "Query 2"):
         sizes = memory(found, query)
         holds &= min(sizes, key=lambda s: sizes[s]) == "hybrid"
-        told.append(f"{query}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sizes.items()))
-    return Verdict(holds, "tuples in memory, " + "; ".join(told))
+        parts.append(f"{query}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sizes.items()))
+    return Verdict(holds, "tuples in memory, " + "; ".join(parts))
 
 
 def dbf_first(found: Found) -> Verdict:
@@ -52,29 +54,29 @@ def dbf_first(found: Found) -> Verdict:
 
 def msf_first(found: Found) -> Verdict:
     sizes, leaves = memory(found, "Query 2"), memory(found, "Query 2, leaves")
-    told = f"{sizes['msf']:,.0f} against {sizes['dbf']:,.0f}"
-    told += f"; of these in the lower joins {leaves['msf']:,.0f} and {leaves['dbf']:,.0f}"
-    return Verdict(sizes["msf"] < sizes["dbf"], told)
+    text = f"{sizes['msf']:,.0f} against {sizes['dbf']:,.0f}"
+    text += f"; of these in the lower joins {leaves['msf']:,.0f} and {leaves['dbf']:,.0f}"
+    return Verdict(sizes["msf"] < sizes["dbf"], text)
 
 
 def draw_910(figure: Figure, found: Found) -> None:
     series, first, second = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
     for style, strategy in enumerate(STRATEGIES):
         kept = found["counts"]["S3"][strategy]
-        drawing.line(series, list(range(1, len(kept) + 1)), kept, style, strategy)
+        figures.line(series, list(range(1, len(kept) + 1)), kept, style, strategy)
     shade_swings(series)
     series.set_title("Query 1, S3", loc="left")
     series.set_xlabel("stream time, s")
     series.set_ylabel("tuples in memory")
-    drawing.thousands(series)
+    figures.thousands(series)
     for axes, query in ((first, "Query 1"), (second, "Query 2")):
         values = [found["counts"][query][s] for s in STRATEGIES]
-        drawing.bars(axes, STRATEGIES, [mean(v) for v in values], [(min(v), max(v)) for v in values])
+        figures.bars(axes, STRATEGIES, [mean(v) for v in values], [(min(v), max(v)) for v in values])
         axes.set_title(f"{query}, all streams", loc="left")
         axes.set_xlabel("tuples in memory, mean")
-        axes.xaxis.set_major_locator(drawing.few())
-        drawing.thousands(axes, "x")
-    drawing.below(figure, series)
+        axes.xaxis.set_major_locator(figures.few())
+        figures.thousands(axes, "x")
+    figures.below(figure, series)
 
 
 # ---------------------------------------------------------------- figure 11: latency
@@ -87,8 +89,8 @@ def run_11(run: Run) -> Found:
     made, rows = runs.query_1(run.seed, seconds)
     counts: Found = {"batch": batch, "seconds": seconds}
     times: Found = {name: [] for name in JOINS}
-    runs.watch(runs.wo(made, known=True, strategy="hybrid"), rows, 5.0, 1.0)  # loads what there is to load
-    for _, name in run.told([(r, n) for r in range(run.size(2, 1)) for n in JOINS]):
+    runs.watch(runs.wo(made, known=True, strategy="hybrid"), rows, 5.0, 1.0)  # loads the kernels
+    for _, name in run.steps([(r, n) for r in range(run.size(2, 1)) for n in JOINS]):
         if name == "window join":
             join = runs.windowed(3, runs.by_arrival(60.0))
         else:
@@ -114,24 +116,24 @@ def check_dbf(found: Found) -> Verdict:
 def check_sorting(found: Found) -> Verdict:
     factors = [slower(found, f"WO-Join, {s}") for s in ("msf", "hybrid")]
     seconds = [median(found["times"][f"WO-Join, {s}"]) for s in ("msf", "hybrid")]
-    told = " and ".join(f"{f:,.0f} times ({s:.1f} s)" for f, s in zip(factors, seconds, strict=True))
-    return Verdict(all(30 <= f <= 300 for f in factors), f"msf and hybrid: {told}")
+    text = " and ".join(f"{f:,.0f} times ({s:.1f} s)" for f, s in zip(factors, seconds, strict=True))
+    return Verdict(all(30 <= f <= 300 for f in factors), f"msf and hybrid: {text}")
 
 
 def draw_11(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     values = [median(found["times"][n]) * 1e3 for n in JOINS]
-    drawing.bars(axes, JOINS, values)
-    for place, value in zip(range(len(JOINS))[::-1], values, strict=True):
+    figures.bars(axes, JOINS, values)
+    for rank, value in zip(range(len(JOINS))[::-1], values, strict=True):
         axes.annotate(
             f"{value:,.0f}" if value >= 100 else f"{value:.2g}",
-            (value, place),
+            (value, rank),
             (4, 0),
             textcoords="offset points",
             va="center",
             fontsize=8,
         )
-    drawing.log_axis(axes, "x")
+    figures.log_axis(axes, "x")
     axes.set_xlim(min(values) / 3, max(values) * 4)
     axes.set_xlabel("mean latency, ms")
 

@@ -4,6 +4,7 @@ python -m soak faults [--faults 200] [--seed 1] [--minutes M] [--kind K …]    
 python -m soak endless [--minutes 30] [--rows 50000]
 python -m soak fuzz [--cases 1000000] [--seed 1] [--target T …] [--only N]
 python -m soak guided [--runs 1000000] [--seed 1] [--target T …]            by atheris, which must be installed
+python -m soak mishaps [--subject S …]             every single mishap of the state protocol, of every kind of operator
 python -m soak report                                                      docs/reliability.md from the results
 """
 
@@ -63,15 +64,15 @@ def _fuzz_options(job: argparse.ArgumentParser) -> None:
 
 
 def _fuzz(options: argparse.Namespace) -> int:
-    from soak import fuzzing
+    from soak import fuzz
     from soak.targets import TARGETS
 
     wanted = options.target or list(TARGETS)
     if options.only is not None:
-        print(*(f"{name}: {fuzzing.one(name, options.seed, options.only)}" for name in wanted), sep="\n")
+        print(*(f"{name}: {fuzz.one(name, options.seed, options.only)}" for name in wanted), sep="\n")
         return 0
-    done = fuzzing.run(options.out, cases=options.cases, seed=options.seed, wanted=wanted, jobs=options.jobs)
-    for name, ended in fuzzing.totals(done).items():
+    done = fuzz.run(options.out, cases=options.cases, seed=options.seed, wanted=wanted, jobs=options.jobs)
+    for name, ended in fuzz.totals(done).items():
         print(f"{name:18} {dict(ended)}")
     found = [(d["target"], f) for d in done for f in d["findings"]]
     for name, finding in found[:10]:
@@ -98,6 +99,25 @@ def _guided(options: argparse.Namespace) -> int:
     return any(known[target]["finding"] for target in wanted)
 
 
+def _mishaps_options(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--subject", action="append", metavar="S", help="a kind of operator; without it, all of them")
+
+
+def _mishaps(options: argparse.Namespace) -> int:
+    from lab.tws import mishaps
+    from lab.tws.subjects import SUBJECTS
+
+    failed = 0
+    for name in options.subject or SUBJECTS:
+        every, found = list(mishaps.mishaps(name)), "none shows"
+        try:
+            mishaps.check(name, every)
+        except AssertionError as error:
+            failed, found = failed + 1, f"wrong: {error}"
+        print(f"{name}: {len(every)} mishaps, {found}", flush=True)
+    return bool(failed)
+
+
 def _report_options(job: argparse.ArgumentParser) -> None:
     return
 
@@ -109,12 +129,13 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-#: What can be asked for: the options it takes, and what it does.
+#: The jobs: a function that adds the options, and one that runs the job.
 JOBS = {
     "faults": (_faults_options, _faults),
     "endless": (_endless_options, _endless),
     "fuzz": (_fuzz_options, _fuzz),
     "guided": (_guided_options, _guided),
+    "mishaps": (_mishaps_options, _mishaps),
     "report": (_report_options, _report),
 }
 

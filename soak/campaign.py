@@ -1,4 +1,4 @@
-"""Many faults, one after the other: seeded, and each written down at once, so that a run can go on later."""
+"""Many faults, one after the other: seeded, each outcome written at once, so that a run can continue later."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from lab.processes import TooLongError
 from soak import cases, faults
 from soak.machine import Machine
-from soak.processes import TooLongError
 from soak.trial import GOOD, NotPossibleError, Trial, seed_of
 
 KINDS = [*faults.LOCAL, *faults.CLUSTER]
@@ -30,7 +30,7 @@ class Planned:
 
 
 def plan(seed: int, kinds: list[str]) -> Iterator[Planned]:
-    """Rounds in which each kind comes once, in an order of their own; those of the cluster together."""
+    """Rounds with each kind once, in random order, the kinds that need a cluster together."""
     number, turn = 0, 0
     while True:
         for family in (faults.LOCAL, faults.CLUSTER):
@@ -44,7 +44,7 @@ def plan(seed: int, kinds: list[str]) -> Iterator[Planned]:
 
 
 def run(results: Path, *, count: int, seed: int, minutes: float | None, kinds: list[str]) -> list[dict[str, Any]]:
-    """Do what is planned and not yet in the file; everything that was done, this time."""
+    """Run the planned faults that are not in the file yet; returns the outcomes of this run."""
     known = {(r["seed"], r["number"], r["kind"]) for r in read(results)}
     deadline = time.monotonic() + minutes * 60 if minutes else float("inf")
     done = []
@@ -65,7 +65,7 @@ def run(results: Path, *, count: int, seed: int, minutes: float | None, kinds: l
 
 
 def one(planned: Planned, seed: int, machine: Machine, scratch: Path, keep: Path) -> dict[str, Any]:
-    """One fault and what was seen. What it leaves is removed, or kept for a look if it did not end as it should."""
+    """One fault and its outcome. Its files are removed, or kept for inspection if the outcome is not a good one."""
     folder = scratch / f"{planned.number:04d}-{planned.kind}"
     chance = Random(seed_of(seed, planned.number, planned.kind))
     trial = Trial(planned.kind, folder, planned.case, chance, machine)
@@ -82,7 +82,7 @@ def one(planned: Planned, seed: int, machine: Machine, scratch: Path, keep: Path
     except (TooLongError, AssertionError) as error:
         outcome = f"{type(error).__name__}: {error}"
     machine.driver.traps.clear()
-    if outcome not in GOOD:  # a driver that hangs must not take the next trial down
+    if outcome not in GOOD:  # a driver that hangs must not spoil the next trial
         machine.driver.kill()
         shutil.copytree(folder, keep / f"{seed}-{folder.name}", dirs_exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)

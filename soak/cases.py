@@ -1,10 +1,10 @@
-"""Queries with a known answer: streams as parquet files, made from a seed, and what DuckDB says the result is.
+"""Queries with a known answer: streams as Parquet files, generated from a seed, and the results by DuckDB.
 
-A file of a stream is a batch of it (`maxFilesPerTrigger` is 1), but for one case: a driver that dies after Spark's file
-source has noted a file and before the batch is in the offset log leaves it to the next batch, which then has two. Late
-rows are so far behind that they are late either way, so which they are follows from the files alone, whatever is killed
-and whenever files are handed out. Rows carry their number; keys come, live for a while and are closed by stream b (some
-closings get lost); some rows have no key or no time. The last file ends its stream.
+A file of a stream is a batch of it (`maxFilesPerTrigger` is 1), with one exception: if a driver dies after Spark's file
+source has logged a file and before the batch is in the offset log, the next batch contains two files. Late rows are so
+far behind that they are late either way, so the set of late rows follows from the files alone. Rows carry their number.
+Keys are in use for a while and are then closed by stream b, except for some. Some rows have no key or no time. The last
+file ends its stream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START = 1_767_225_600 * SECOND
 FILE_SECONDS, WINDOWS, DELAY = 5, {"a": 20, "b": 12, "c": 15}, 2
 
 DDL = "k bigint, {s}_ts timestamp, {s}_n bigint, {s}_v double, {s}_closed boolean, {s}_over boolean"
-#: What is compared of a result; what kind of row it was is not.
+#: The columns of a result that are compared.
 COLUMNS = ("{s}_ts", "{s}_n", "{s}_v")
 
 MICROS = pa.timestamp("us", "UTC")  # Spark's own files have nanoseconds
@@ -41,7 +41,7 @@ Bag = Counter[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Case:
-    """One query over its streams. `sql` is the same in DuckDB's words, over the tuples that are on time."""
+    """One query over its streams. `sql` is the same query for DuckDB, over the tuples that are on time."""
 
     streams: str
     build: Callable[[list[wm.Stream]], Any]
@@ -88,16 +88,16 @@ def query(spark: SparkSession, name: str, folder: Path) -> Any:
     streams = []
     for s in CASES[name].streams:
         df = spark.readStream.schema(DDL.format(s=s)).option("maxFilesPerTrigger", 1).parquet(str(folder / "in" / s))
-        told: list[Any] = [wm.end(f"{s}_over"), wm.when(f"{s}_closed", on="k")]
-        if name == "inner":  # the plain hash join, which is told nothing
-            df, told = df.where(f"NOT {s}_closed AND NOT {s}_over"), []
+        punctuations: list[Any] = [wm.end(f"{s}_over"), wm.when(f"{s}_closed", on="k")]
+        if name == "inner":  # the plain hash join, without punctuations
+            df, punctuations = df.where(f"NOT {s}_closed AND NOT {s}_over"), []
         streams.append(
             wm.stream(
                 df,
                 time=f"{s}_ts",
                 window=f"{WINDOWS[s]} seconds",
                 delay=f"{DELAY} seconds",
-                punctuation=told or None,
+                punctuation=punctuations or None,
                 name=s,
             )
         )
@@ -136,7 +136,7 @@ def _rows(s: str, file: int, rows: int, chance: Random, number: int) -> list[tup
             ts -= (DELAY + 2 * FILE_SECONDS + 1 + chance.randrange(5)) * SECOND  # late, even if two files are one batch
             key = _key(ts, rows, chance)
         out.append((None if 0.01 < dice < 0.015 else key, None if 0.015 < dice < 0.018 else ts, n, n / 4, False, False))
-    if s == "b":  # keys whose life has ended are closed, most of them
+    if s == "b":  # most of the keys that are no longer in use are closed
         ended = range(_oldest(start, rows), _oldest(start + FILE_SECONDS * SECOND, rows))
         at = start + FILE_SECONDS * SECOND
         out += [(k, at, None, None, True, False) for k in ended if chance.random() < 0.7]
@@ -145,7 +145,7 @@ def _rows(s: str, file: int, rows: int, chance: Random, number: int) -> list[tup
 
 
 def _key(ts: int, rows: int, chance: Random) -> int:
-    """A key that lives at `ts`: keys are born at a steady rate and live for ten seconds."""
+    """A key in use at `ts`: new keys appear at a steady rate and are in use for ten seconds."""
     oldest = _oldest(ts, rows)
     return oldest + chance.randrange(max(1, _oldest(ts + 10 * SECOND, rows) - oldest))
 
@@ -172,25 +172,25 @@ def _table(s: str, rows: list[tuple[Any, ...]]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Answer:
-    """What must have come out in the end: results as rows, late rows as (stream, number)."""
+    """The whole output of a query: results as rows, late rows as (stream, number)."""
 
     results: Bag
     late: Bag
 
 
 def answer(name: str, folder: Path) -> Answer:
-    """By the definition: which rows are late, file by file; DuckDB joins the others."""
+    """The expected output by definition: late rows file by file, a join of the others by DuckDB."""
     database = duckdb.connect()
     late: Bag = Counter()
     for s in CASES[name].streams:
         files = [pq.read_table(path) for path in sorted((folder / "all" / s).iterdir())]
-        on_time, behind = _divided(files, s, hear_closings=name != "inner")
+        on_time, behind = _divided(files, s, add_punctuations=name != "inner")
         late.update((s, number) for number in behind)
         database.register(s, on_time)
     return Answer(Counter(database.sql(CASES[name].sql).fetchall()), late)
 
 
-def _divided(files: list[pa.Table], s: str, *, hear_closings: bool) -> tuple[pa.Table, list[int]]:
+def _divided(files: list[pa.Table], s: str, *, add_punctuations: bool) -> tuple[pa.Table, list[int]]:
     """Tuples of a stream that are on time, and the numbers of those that are not."""
     on_time: list[tuple[Any, ...]] = []
     late: list[int] = []
@@ -206,7 +206,7 @@ def _divided(files: list[pa.Table], s: str, *, hear_closings: bool) -> tuple[pa.
                     late.append(n)
                 else:
                     on_time.append((k, ts, n, v))
-            if ts is not None and not over and (hear_closings or not closed):
+            if ts is not None and not over and (add_punctuations or not closed):
                 seen.append(ts - DELAY * SECOND)
         progress = max(seen)
     kinds = {"k": pa.int64(), f"{s}_ts": pa.int64(), f"{s}_n": pa.int64(), f"{s}_v": pa.float64()}
@@ -215,7 +215,7 @@ def _divided(files: list[pa.Table], s: str, *, hear_closings: bool) -> tuple[pa.
 
 
 def output(name: str, folder: Path) -> Answer:
-    """What the query has written."""
+    """The output that the query has written."""
     results: Bag = Counter()
     for part in sorted((folder / "results").glob("batch=*/*.parquet")):
         table = pq.read_table(part).select(CASES[name].columns)

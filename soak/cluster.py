@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from soak.processes import environment, family, gone, kill, wait_for
+from lab.processes import environment, family, gone, kill, wait_for
 
-#: Three executors of one core, on two workers; a late task gets a twin.
+#: Three executors of one core, on two workers; a slow task gets a speculative copy.
 SETTINGS = {
     "spark.cores.max": "3",
     "spark.executor.cores": "1",
@@ -28,12 +28,12 @@ SETTINGS = {
     "spark.shuffle.io.retryWait": "1s",
 }
 CORES, MEMORY = 2, "1200m"
-#: Of the two workers. Both are this machine, by two names: Spark gives no task a twin on the host where it runs.
+#: Hosts of the two workers: two names of this machine, as Spark starts no speculative copy on the host of the task.
 HOSTS = ("127.0.0.1", "localhost")
 
 
 class Cluster:
-    """Starts with `with`, ends with it."""
+    """A cluster that runs inside a `with`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Cluster:
         return self
 
     def _start(self, name: str, *arguments: str) -> str:
-        """One daemon of the cluster; for the master, its address."""
+        """Start one daemon of the cluster; returns the address of the master."""
         self.folder.mkdir(parents=True, exist_ok=True)
         spec = find_spec("pyspark")
         assert spec is not None, "PySpark is installed"
@@ -63,14 +63,14 @@ class Cluster:
         with log.open("w") as out:
             command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
             self.processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=env))
-        said = (
+        ready = (
             r"Starting Spark master at (spark://\S+)"
             if name == "master"
             else r"Successfully registered with master (\S+)"
         )
 
         def look() -> str | None:
-            found = re.search(said, log.read_text())
+            found = re.search(ready, log.read_text())
             return found[1] if found else None
 
         return wait_for(f"{name} of the cluster", look, 180)
@@ -78,7 +78,7 @@ class Cluster:
     def executors(self) -> list[psutil.Process]:
         """The executors of whatever runs on the cluster."""
         below = [p for worker in self.processes[1:] for p in family(worker.pid)]
-        return [p for p in below if p.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(_words(p))]
+        return [p for p in below if p.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(_command(p))]
 
     def __exit__(self, *exc: object) -> None:
         everyone = [p for process in self.processes for p in family(process.pid)]
@@ -88,7 +88,7 @@ class Cluster:
         gone([p for p in everyone if p.pid not in {q.pid for q in self.processes}])
 
 
-def _words(process: psutil.Process) -> list[str]:
+def _command(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
     except psutil.Error:
@@ -96,7 +96,7 @@ def _words(process: psutil.Process) -> list[str]:
 
 
 def settings(traps: Path, small_segments: int = 2) -> dict[str, str]:
-    """What a driver is told so that its executors' Python workers know the soak."""
+    """The settings of a driver that install the soak's traps in its executors' Python workers."""
     env = environment()
     return SETTINGS | {
         "spark.executorEnv.SOAK_TRAPS": str(traps),

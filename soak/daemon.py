@@ -1,4 +1,4 @@
-"""The parent of Python workers as `watersmeet.spark.daemon` is, with the soak's traps in place."""
+"""The parent of Python workers as `watersmeet.spark.runtime.daemon` is, with the soak's traps in place."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from soak import traps
 
 if __name__ == "__main__":
     traps.install()
-    runpy.run_module("watersmeet.spark.daemon", run_name="__main__")
+    runpy.run_module("watersmeet.spark.runtime.daemon", run_name="__main__")

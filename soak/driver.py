@@ -2,7 +2,7 @@
 
     python -m soak.driver EVENTS MASTER [SETTING=VALUE …]
 
-Commands are lines of JSON on standard input; what happens is told in lines of JSON in the file EVENTS.
+Commands are lines of JSON on standard input; events are lines of JSON in the file EVENTS.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
 from soak import cases, traps
+from watersmeet.errors import WatersmeetError
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -32,14 +33,14 @@ SETTINGS = {
     "spark.python.daemon.module": "soak.daemon",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.streaming.minBatchesToRetain": "6",
-    # snapshots often, so that they are torn, too
+    # frequent snapshots, so that faults hit them, too
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
     "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
 }
 
 
-class Told:
-    """Writes events, each whole or not at all."""
+class EventLog:
+    """Writes events, each in one atomic write."""
 
     def __init__(self, path: Path) -> None:
         self.handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -49,7 +50,7 @@ class Told:
 
 
 def start(spark: SparkSession, name: str, folder: Path) -> StreamingQuery:
-    """The case in `folder`, its results and late rows in folders by batch, with moments to be killed at."""
+    """Start the case in `folder`, with results and late rows in folders by batch, and traps between the writes."""
 
     def results(rows: DataFrame, batch: int) -> None:
         rows.write.mode("overwrite").parquet(str(folder / "results" / f"batch={batch:06d}"))
@@ -63,10 +64,10 @@ def start(spark: SparkSession, name: str, folder: Path) -> StreamingQuery:
 
 
 def main() -> None:
-    told = Told(Path(sys.argv[1]))
+    emit = EventLog(Path(sys.argv[1]))
     extra = dict(setting.split("=", 1) for setting in sys.argv[3:])
     spark = wm.session(master=sys.argv[2], shards=2, **(SETTINGS | extra))
-    told("ready")
+    emit("ready")
     query: StreamingQuery | None = None
     for line in sys.stdin:
         command = json.loads(line)
@@ -74,21 +75,24 @@ def main() -> None:
             match command["do"]:
                 case "start":
                     query = start(spark, command["case"], Path(command["folder"]))
-                    told("started")
+                    emit("started")
                 case "drain":
                     assert query is not None, "started before"
                     query.processAllAvailable()
-                    told("drained", counters=[_found(p) for p in query.recentProgress])
+                    emit("drained", counters=[_found(p) for p in query.recentProgress])
                 case "stop":
                     if query is not None:
                         query.stop()
                     query = None
-                    told("stopped")
+                    emit("stopped")
         except StreamingQueryException as error:
             query = None
-            told("failed", error=str(error))
+            emit("failed", error=str(error))
+        except WatersmeetError as error:
+            query = None
+            emit("failed", error=f"{type(error).__name__}: {error}")
         except Exception as error:
-            told("failed", error=f"{type(error).__name__}: {error}")
+            emit("failed", error=f"{type(error).__name__}: {error}")
 
 
 def _found(progress: Any) -> dict[str, int]:

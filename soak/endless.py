@@ -1,8 +1,8 @@
-"""An endless run, for a while: as many rows as go through, and whether anything grows that should not.
+"""An endless run, for a while, at full speed: checks that memory, state and files do not grow.
 
     python -m soak endless [--minutes 30] [--rows 50000]
 
-State is compared with what the windows and the closings say must be there, row by row from the source itself.
+The size of the state is compared with a prediction from windows and punctuations, row by row from the source itself.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import psutil
 from pyspark import SparkFiles
 
 import watersmeet as wm
-from soak import endless_source as source
+from lab.processes import environment, family
+from soak import endless_source
 from soak.endless_source import SECOND, EndlessSource, Ints
-from soak.processes import environment, family
-from watersmeet.spark import worker_cache
+from watersmeet.spark.runtime import worker_cache
 
 WINDOW, DELAY, IDLE_AFTER = 10, 1, 3  # seconds
 BETWEEN_SAMPLES = 2.0
-#: What must not grow: the median of the last third of the run against that of the middle third.
+#: Figures that must not grow: the median of the last third of the run is compared with that of the middle third.
 WATCHED = (
     "jvm_mb",
     "workers_mb",
     "working_mb",
     "state",
-    "closings",
+    "closed_keys",
     "files",
     "checkpoint_mb",
     "jvm_threads",
@@ -46,7 +46,7 @@ MOST_GROWTH = 1.10
 
 
 def run(results: Path, *, minutes: float, rows: int) -> dict[str, Any]:
-    """Run, sample, and write what was seen as JSON."""
+    """Run, sample, and write the outcome as JSON."""
     os.environ.update({k: v for k, v in environment().items() if k.startswith(("PYTHON", "PYSPARK", "SPARK"))})
     folder = Path(tempfile.mkdtemp(prefix="endless-"))
     spark = wm.session(
@@ -103,7 +103,7 @@ def _start(spark: Any, rows: int, checkpoint: Path, signals: Path) -> Any:
 
 
 def _watch(query: Any, checkpoint: Path, seconds: float) -> list[dict[str, Any]]:
-    """A sample every two seconds: what the processes hold, and what the last batch said."""
+    """A sample every two seconds: memory of the processes, and counters of the last batch."""
     samples = []
     began, over = time.monotonic(), threading.Event()
     while time.monotonic() < began + seconds and query.isActive:
@@ -123,7 +123,7 @@ def _watch(query: Any, checkpoint: Path, seconds: float) -> list[dict[str, Any]]
                 "ms": progress.durationMs.get("triggerExecution", 0),
                 "state": counters["stored"],
                 "state_mb": counters["state_bytes"] / 2**20,
-                "closings": counters.get("closings", 0),
+                "closed_keys": counters.get("closed_keys", 0),
                 "late": counters["late"],
                 "violations": counters["violations"],
                 "results": counters["results"],
@@ -138,7 +138,7 @@ def _watch(query: Any, checkpoint: Path, seconds: float) -> list[dict[str, Any]]
 
 
 def _sizes(folder: Path) -> list[int]:
-    """Sizes of the files in a folder and below it, as far as they are still there: files come and go."""
+    """Sizes of the files in a folder and below it; files that vanish meanwhile are skipped."""
     found = []
     for path, _, names in os.walk(folder):
         for name in names:
@@ -148,7 +148,7 @@ def _sizes(folder: Path) -> list[int]:
 
 
 def _processes() -> dict[str, float]:
-    """Memory (of its own) in MB, threads and open files of the JVM and of the Python workers; mapped states apart."""
+    """Memory in MB, threads and open files of the JVM and of the Python workers; mapped states separately."""
     own = psutil.Process()
     jvm = next(p for p in own.children() if p.name() == "java")
     workers = family(jvm.pid)[1:]
@@ -174,48 +174,48 @@ def _own_memory(process: psutil.Process) -> int:
         return 0
 
 
-# ---------------------------------------------------------------- what must be there
+# ---------------------------------------------------------------- the predicted state
 
 
 def predicted(batch: int, rows: int) -> int:
-    """Tuples that are in the state after a batch: within their windows, and of keys that the other has not closed."""
+    """The number of tuples in the state after a batch: within their windows, of keys not closed by the other stream."""
     batches = range(max(0, batch - WINDOW - IDLE_AFTER - 3), batch + 1)
-    shown = {s: [source.made(s, n, rows) for n in batches] for s in "ab"}
+    shown = {s: [endless_source.made(s, n, rows) for n in batches] for s in "ab"}
     newest = {s: max((int(r.times.max()) for r in shown[s] if r.times.size), default=-SECOND) for s in "ab"}
-    progress = {s: newest[s] - DELAY * SECOND for s in "ab"}
-    quiet = _quiet_since(batch)
-    if quiet is not None:
-        then = int(source.made("a", quiet, rows).times.max()) - DELAY * SECOND
-        if progress["a"] - then > IDLE_AFTER * SECOND:
-            progress["b"] = max(progress["b"], progress["a"] - IDLE_AFTER * SECOND)
+    watermarks = {s: newest[s] - DELAY * SECOND for s in "ab"}
+    last_active = _last_active(batch)
+    if last_active is not None:
+        then = int(endless_source.made("a", last_active, rows).times.max()) - DELAY * SECOND
+        if watermarks["a"] - then > IDLE_AFTER * SECOND:
+            watermarks["b"] = max(watermarks["b"], watermarks["a"] - IDLE_AFTER * SECOND)
     bounds = {s: max((r.bound for r in shown[s] if r.times.size), default=0) for s in "ab"}
     held = 0
     for s, other in ("ab", "ba"):
         for r in shown[s]:
-            held += _held(r.keys, r.times, progress[other], bounds[other])
+            held += _held(r.keys, r.times, watermarks[other], bounds[other])
     return held
 
 
-def _quiet_since(batch: int) -> int | None:
-    """The last batch in which stream b brought something, if it is silent now."""
-    at = batch % source.CYCLE
-    return batch - at + source.SILENT.start - 1 if at in source.SILENT else None
+def _last_active(batch: int) -> int | None:
+    """The last batch with rows of stream b, if the stream is idle now."""
+    at = batch % endless_source.CYCLE
+    return batch - at + endless_source.IDLE.start - 1 if at in endless_source.IDLE else None
 
 
-def _held(keys: Ints, times: Ints, progress: int, bound: int) -> int:
-    in_window = times + WINDOW * SECOND >= progress
+def _held(keys: Ints, times: Ints, watermark: int, bound: int) -> int:
+    in_window = times + WINDOW * SECOND >= watermark
     closed = (keys >= 0) & (keys < bound)
     return int(np.count_nonzero(in_window & ~closed))
 
 
 def compare(samples: list[dict[str, Any]], rows: int, most: int = 60) -> list[dict[str, int]]:
-    """State as counted against state as predicted, for some of the samples."""
+    """The measured and the predicted size of the state, for some of the samples."""
     chosen = samples[:: max(1, len(samples) // most)]
     return [{"batch": s["batch"], "state": s["state"], "predicted": predicted(s["batch"], rows)} for s in chosen]
 
 
 def growth(samples: list[dict[str, Any]]) -> dict[str, float]:
-    """Of each watched figure: the median of the last third of the run over that of the middle third."""
+    """The growth of each watched figure: the median of the last third of the run over that of the middle third."""
     third = len(samples) // 3
     middle, last = samples[third : 2 * third], samples[2 * third :]
     out = {}
@@ -227,5 +227,5 @@ def growth(samples: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def flat(outcome: dict[str, Any]) -> list[str]:
-    """What has grown."""
+    """The figures that have grown too much."""
     return [f"{name} × {ratio}" for name, ratio in outcome["growth"].items() if ratio > MOST_GROWTH]

@@ -1,7 +1,7 @@
-"""Two streams without end, as a Spark source: rows, closings, idle phases, bursts and a hot key, all from the offset.
+"""Two endless streams as a Spark source: rows, punctuations, idle phases, bursts and a hot key, all from the offset.
 
 A batch is a second of event time. In a cycle of 60 of them: 30 steady ones, six with three times the rows, then a pause
-in which nothing comes for seconds, twelve with a hot key, ten in which stream b is silent.
+of some seconds without input, twelve with a hot key, ten in which stream b is idle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 SECOND = 1_000_000
 START = 1_767_225_600 * SECOND
-CYCLE, BURST, PAUSE, HOT, SILENT = 60, range(30, 36), 36, range(38, 50), range(50, 60)
+CYCLE, BURST, PAUSE, HOT, IDLE = 60, range(30, 36), 36, range(38, 50), range(50, 60)
 PAUSE_SECONDS = 5.0
 DISORDER = SECOND // 2
 HOT_KEY, HOT_SHARE = -1, 0.002
@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """What a stream brings in a batch: keys and times of its tuples, and the bound below which keys are closed."""
+    """A stream's arrivals in a batch: keys and times of its tuples, and the bound below which keys are closed."""
 
     keys: Ints
     times: Ints
@@ -42,7 +42,7 @@ class Rows:
 
 def size(stream: str, batch: int, rows: int) -> int:
     at = batch % CYCLE
-    if stream == "b" and at in SILENT:
+    if stream == "b" and at in IDLE:
         return 0
     return rows * 3 if at in BURST else rows
 
@@ -72,10 +72,10 @@ class Piece(InputPartition):
 
 @dataclass
 class Reader(DataSourceStreamReader):
-    """Always one batch more, as soon as the last one is taken, but for the pauses.
+    """One batch more as soon as the last one is taken, except in pauses.
 
-    Both streams go on in the same batch after a pause: Spark asks them in turn, and the one that it asks first says, by
-    a file in `signals`, that the pause is over. Clocks of their own would set one of them a batch ahead, for good.
+    Both streams resume in the same batch after a pause: Spark calls them in turn, and the first one called writes a
+    file to `signals` when the pause is over. With separate clocks one of them would stay a batch ahead.
     """
 
     stream: str

@@ -1,4 +1,4 @@
-"""Files that are torn, changed or lost, and disks that are full: of checkpoints and of working states."""
+"""Torn, changed or lost files, and full disks: of checkpoints and of working states."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _log_file(trial: Trial, log: str) -> Path:
 
 
 def _lose_commit(trial: Trial) -> str:
-    """As if the batch had not come to its end: the file is not there, nor the one of its checksum."""
+    """Remove the newest commit and its checksum, as if the batch had not ended."""
     file = _log_file(trial, "commits")
     file.unlink()
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
@@ -140,7 +140,7 @@ def _fill(filler: Path) -> None:
 
 
 def _reason(error: str) -> str:
-    """Why the query stopped, in a line."""
+    """The reason why the query stopped, in one line."""
     full = "No space left on device"
     if full in error:
         return full
@@ -149,7 +149,7 @@ def _reason(error: str) -> str:
 
 
 class tmpfs:  # noqa: N801  # reads like the command
-    """A file system of its own at a folder, of a size; needs root."""
+    """A tmpfs of this size, mounted at the folder; needs root."""
 
     def __init__(self, folder: Path, size: str) -> None:
         self.folder, self.size = folder, size

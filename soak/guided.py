@@ -1,6 +1,6 @@
-"""Coverage-guided fuzzing by atheris of what reads a state and what reads a pipeline file.
+"""Coverage-guided fuzzing, by atheris, of the readers of states and of pipeline files.
 
-`python -m soak guided` makes the first inputs and writes down how it went; `python -m soak.guided TARGET [libFuzzer's
+`python -m soak guided` makes the first inputs and stores the outcome; `python -m soak.guided TARGET [libFuzzer's
 options]` is the fuzzer alone. Both need the group `fuzz`, which has wheels for some Pythons only.
 """
 
@@ -17,11 +17,12 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from random import Random
 from typing import Any
 
-from soak.processes import ROOT, environment
+from lab import ROOT
+from lab.processes import environment
 
 LONGEST_INPUT = 8192
 
@@ -30,7 +31,8 @@ def state_bytes(data: bytes) -> None:
     """Bytes as a header, alone and under a checksum that fits, and as a segment: all of the state read, or refused."""
     from watersmeet.errors import StateError
     from watersmeet.joins import plan
-    from watersmeet.state import log, segments
+    from watersmeet.state import segments
+    from watersmeet.state.durable import log
 
     given, algorithm, options, store = _kept()[0]
     sealed = f"watersmeet-state {log.FORMAT} {zlib.crc32(data):08x}\n".encode() + data
@@ -48,7 +50,7 @@ def state_bytes(data: bytes) -> None:
 def pipeline_files(data: bytes) -> None:
     """Bytes as the text of a pipeline file: read, or refused."""
     from watersmeet.errors import PipelineError
-    from watersmeet.pipelines.reader import from_text
+    from watersmeet.pipelines.loader import from_text
 
     try:
         from_text(data.decode("utf-8", "replace"), "pipeline.toml", Path("."), {"BROKERS": "127.0.0.1:1"})
@@ -61,7 +63,7 @@ GUIDED: dict[str, Callable[[bytes], None]] = {"state_bytes": state_bytes, "pipel
 
 @cache
 def _kept() -> list[Any]:
-    """States of a few joins; the segments of the first are what a header is read with."""
+    """States of a few joins; a fuzzed header is read with the segments of the first."""
     from soak import targets
 
     chance = Random(1)
@@ -69,7 +71,7 @@ def _kept() -> list[Any]:
 
 
 def seeds(target: str) -> list[bytes]:
-    """Inputs to begin with: states of a few joins, or the pipelines of the examples."""
+    """The first inputs: states of a few joins, or the pipelines of the examples."""
     from soak import targets
 
     if target == "pipeline_files":
@@ -82,7 +84,7 @@ def seeds(target: str) -> list[bytes]:
 
 
 def run(results: Path, *, runs: int, seed: int, wanted: list[str]) -> dict[str, Any]:
-    """So many runs of each target, in processes of their own; what is known of all targets by now."""
+    """Fuzz each target, in processes of their own; returns the stored outcomes of all targets."""
     if find_spec("atheris") is None:
         raise SystemExit("atheris is not installed here: python -m pip install --group fuzz")
     known: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
@@ -98,17 +100,17 @@ def run(results: Path, *, runs: int, seed: int, wanted: list[str]) -> dict[str, 
     return known
 
 
-def outcome(said: str, code: int, raised: str = "") -> dict[str, Any]:
-    """Runs, seconds and places reached, of what the fuzzer said; its last words if it found something."""
-    through = re.search(r"Done (\d+) runs in (\d+) second", said)
-    reached = re.findall(r"cov: (\d+)", said)
+def outcome(printed: str, code: int, raised: str = "") -> dict[str, Any]:
+    """Runs, seconds and places reached, from the fuzzer's output; the end of the output if it found something."""
+    through = re.search(r"Done (\d+) runs in (\d+) second", printed)
+    reached = re.findall(r"cov: (\d+)", printed)
     runs, seconds = (int(through[1]), int(through[2])) if through else (0, 0)
     fine = code == 0 and through is not None
     return {
         "runs": runs,
         "seconds": seconds,
         "places": [int(reached[0]), int(reached[-1])] if reached else [],
-        "finding": None if fine else f"ended with {code}: {raised[-1500:]}{said[-500:]}",
+        "finding": None if fine else f"ended with {code}: {raised[-1500:]}{printed[-500:]}",
     }
 
 
@@ -117,8 +119,8 @@ def main(target: str, options: list[str]) -> None:
 
     from watersmeet import kernels
 
-    for module in iter_modules(kernels.__path__):  # before the rest: what Numba compiles cannot be watched
-        import_module(f"{kernels.__name__}.{module.name}")
+    for module in walk_packages(kernels.__path__, f"{kernels.__name__}."):  # uninstrumented: Numba compiles them
+        import_module(module.name)
     with atheris.instrument_imports(include=["watersmeet"]):
         import_module("soak.targets")
     atheris.Setup([sys.argv[0], *options], GUIDED[target])

@@ -1,6 +1,6 @@
-"""The kinds of faults by name, and what they have in common. The first line of each says it in the table.
+"""The registry of faults, and their common parts. The first line of a fault's docstring is its line in the table.
 
-A fault begins with streams of which nothing is handed out yet and a driver that stands ready, and leaves the query in
+A fault begins with streams of which no file is handed out yet and with a driver that is ready. It leaves the query in
 any state; `Trial.finish` then brings it to its end and compares.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import psutil
 
-from soak.processes import kill
+from lab.processes import kill
 from soak.trial import FILES, Trial
 
 Fault = Callable[[Trial], None]
-#: Kinds by name; those of a cluster of several executors apart, as they need one.
+#: Faults by name: those of a single driver, and those that need a cluster of several executors.
 LOCAL: dict[str, Fault] = {}
 CLUSTER: dict[str, Fault] = {}
 
@@ -30,12 +30,12 @@ def on_cluster(fault: Fault) -> Fault:
 
 
 def about(kind: str) -> str:
-    """What a kind of fault does, in a line."""
+    """The description of a kind of fault, in one line."""
     return ((LOCAL | CLUSTER)[kind].__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
 def begin(trial: Trial, first: int | None = None) -> int:
-    """Start with a few files; batches that are committed when the fault may come."""
+    """Start with a few files and wait until their batches are committed; returns the number of batches."""
     some = trial.chance.randint(2, FILES - 3) if first is None else first
     trial.hand_out(some)
     trial.start()
@@ -44,7 +44,7 @@ def begin(trial: Trial, first: int | None = None) -> int:
 
 
 def held(trial: Trial, moment: str) -> int:
-    """Go on with all the rest until a process is held at the moment; its number."""
+    """Hand out all files and wait until a process is held at the moment; returns its process id."""
     trial.driver.traps.arm(moment)
     trial.hand_out()
     return trial.driver.traps.reached(moment)

@@ -1,4 +1,4 @@
-"""Where trials run: a driver, started again when it was killed, alone or on a cluster, and its working states."""
+"""The place where trials run: a driver, alone or on a cluster, and its working states."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import psutil
 
 from soak import cluster, traps
 from soak.cluster import Cluster
-from soak.processes import Driver
+from soak.driver_process import Driver
 
 LOCAL = "local[2,4]"  # a failed task is tried up to four times, as on a cluster
 
 
 class Machine:
-    """Use with `with`. Working states of its drivers lie in a folder of their own, in memory where there is some."""
+    """Drivers inside a `with`. Their working states have a folder of their own, in memory if possible."""
 
     def __init__(self, folder: Path, *, clustered: bool = False) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Machine:
         return self
 
     def launch(self) -> Driver:
-        """A new driver; the last one is gone."""
+        """Start a new driver after the last one has ended."""
         settings, master = {"spark.local.dir": str(self.folder / "spark")}, LOCAL
         if self.cluster is not None:
             master = self.cluster.url

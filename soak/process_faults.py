@@ -1,4 +1,4 @@
-"""Processes that die or stand still: Python workers, the driver, executors; and sources that do."""
+"""Killed or stopped processes (Python workers, the driver, executors), and stopped sources."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import psutil
 
+from lab.processes import family, kill, wait_for
 from soak.kinds import begin, held, kill_held, local, on_cluster
-from soak.processes import family, kill, wait_for
 from soak.trial import FILES, Trial
 
 # ---------------------------------------------------------------- Python workers
@@ -99,15 +99,15 @@ def driver_at_random(trial: Trial) -> None:
 
 @local
 def driver_source_ahead(trial: Trial) -> None:
-    """kill -9 the driver after a source has noted a file and before the offset log has the batch: two files are one."""
+    """kill -9 the driver after a source has logged a file and before the offset log has its batch: one batch of two."""
     begin(trial)
-    jvm, before = trial.driver.jvm(), trial.noted()
+    jvm, before = trial.driver.jvm(), trial.logged()
     sources = trial.chance.randint(1, len(before))
     trial.hand_out()
-    wait_for("files noted", lambda: sum(trial.noted()) >= sum(before) + sources, 60, between=0)
+    wait_for("files logged", lambda: sum(trial.logged()) >= sum(before) + sources, 60, between=0)
     kill(jvm)
     trial.kill_driver()
-    ahead = [n - o for n, o in zip(trial.noted(), trial.planned(), strict=True)]
+    ahead = [n - o for n, o in zip(trial.logged(), trial.planned(), strict=True)]
     trial.seen.append(f"sources ahead by {ahead} files, batch {trial.committed()}")
 
 
@@ -148,7 +148,7 @@ def driver_while_restarting(trial: Trial) -> None:
     trial.machine.launch()
     trial.driver.expect("ready")
     trial.driver.traps.arm("loading")
-    trial.driver.tell("start", case=trial.case, folder=str(trial.folder))
+    trial.driver.send("start", case=trial.case, folder=str(trial.folder))
     trial.driver.traps.reached("loading", 600)
     trial.kill_driver()
     trial.restarts += 2
@@ -161,15 +161,15 @@ def driver_while_restarting(trial: Trial) -> None:
 def source_stopped(trial: Trial) -> None:
     """One stream brings nothing for several batches, then all of it."""
     streams = "abc" if trial.case == "three" else "ab"
-    silent = trial.chance.choice(streams)
+    idle = trial.chance.choice(streams)
     trial.hand_out(2)
     trial.start()
     trial.after(2)
-    trial.hand_out(FILES, streams.replace(silent, ""))
+    trial.hand_out(FILES, streams.replace(idle, ""))
     trial.after(FILES)
     if trial.chance.random() < 0.5:
         trial.kill_driver()
-    trial.seen.append(f"stream {silent} silent for {FILES - 2} batches")
+    trial.seen.append(f"stream {idle} idle for {FILES - 2} batches")
 
 
 @local

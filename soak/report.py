@@ -1,20 +1,21 @@
-"""`docs/reliability.md`: its tables and pictures from the result files, everything else as it stands there.
+"""Writes the tables and pictures of `docs/reliability.md` from the result files; the rest of the page stays.
 
-A part between `<!-- name -->` and `<!-- /name -->` is written anew. Without a result file it says how to make one.
+A part between `<!-- name: begin -->` and `<!-- name: end -->` is replaced. Without a result file it is `NOTHING`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from soak import campaign, endless, faults, fuzzing
+from lab import ROOT
+from lab.measure.sections import fill
+from lab.measure.tables import markdown_table
+from soak import campaign, endless, faults, fuzz
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 RESULTS = Path(__file__).parent / "results"
 RECOVERY = ROOT / "benchmarks" / "results" / "recovery.json"
@@ -22,40 +23,25 @@ RECOVERY = ROOT / "benchmarks" / "results" / "recovery.json"
 
 def write(page: Path = PAGE, results: Path = RESULTS, recovery: Path = RECOVERY) -> None:
     """Fill in every part."""
-    text = page.read_text()
     parts: dict[str, Callable[[], str]] = {
         "faults": lambda: fault_table(campaign.read(results / "faults.jsonl")),
         "endless": lambda: endless_part(_json(results / "endless.json"), page.parent / "pictures"),
-        "fuzzing": lambda: fuzz_table(fuzzing.read(results / "fuzz.jsonl")),
+        "fuzzing": lambda: fuzz_table(fuzz.read(results / "fuzz.jsonl")),
         "guided": lambda: guided_table(_json(results / "guided.json")),
         "recovery": lambda: recovery_table(_json(recovery)),
     }
-    for name, part in parts.items():
-        text = filled(text, name, part())
-    page.write_text(text)
-
-
-def filled(text: str, name: str, part: str) -> str:
-    pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
-    if not re.search(pattern, text, re.DOTALL):
-        raise ValueError(f"the page has no part called {name}")
-    return re.sub(pattern, lambda m: f"{m[1]}{part}\n{m[2]}", text, flags=re.DOTALL)
+    fill(page, {name: part() for name, part in parts.items()})
 
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
 NOTHING = "No run is stored yet."
 
 
 def fault_table(done: list[dict[str, Any]]) -> str:
-    """One line per kind of fault: how often, what was done, how it ended."""
+    """A table with one line per kind of fault: how often, what was done, how it ended."""
     if not done:
         return NOTHING
     kinds = {k: [d for d in done if d["kind"] == k] for k in campaign.KINDS}
@@ -74,7 +60,9 @@ def fault_table(done: list[dict[str, Any]]) -> str:
     seeds = ", ".join(str(s) for s in sorted({d["seed"] for d in done}))
     total = f"{len(done)} faults of {len(rows)} kinds in {hours:.1f} hours (seed {seeds}). "
     total += f"{len(bad)} did not end as they should."
-    text = f"{total}\n\n" + _table(["kind", "what was done", "times", "drivers restarted", "how it ended"], rows)
+    text = f"{total}\n\n" + markdown_table(
+        ["kind", "what was done", "times", "drivers restarted", "how it ended"], rows
+    )
     if bad:
         text += "\n\nNot as they should be:\n\n"
         text += "\n".join(f"- `{d['kind']}`, number {d['number']}, seed {d['seed']}: {d['outcome'][:200]}" for d in bad)
@@ -82,12 +70,12 @@ def fault_table(done: list[dict[str, Any]]) -> str:
 
 
 def fuzz_table(done: list[dict[str, Any]]) -> str:
-    """One line per target: how many cases, and how they ended."""
+    """A table with one line per target: how many cases, and how they ended."""
     if not done:
         return NOTHING
     from soak import targets
 
-    counted = fuzzing.totals(done)
+    counted = fuzz.totals(done)
     rows = []
     for name, ended in counted.items():
         total = sum(d["cases"] for d in done if d["target"] == name)
@@ -96,7 +84,7 @@ def fuzz_table(done: list[dict[str, Any]]) -> str:
     cases = sum(d["cases"] for d in done)
     seconds = sum(d["seconds"] for d in done)
     head = f"{cases:,} cases, {seconds / 3600:.1f} hours of one core."
-    return f"{head}\n\n" + _table(["target", "what is fuzzed", "cases", "how they ended", "findings"], rows)
+    return f"{head}\n\n" + markdown_table(["target", "what is fuzzed", "cases", "how they ended", "findings"], rows)
 
 
 def guided_table(outcome: dict[str, Any] | None) -> str:
@@ -110,15 +98,15 @@ def guided_table(outcome: dict[str, Any] | None) -> str:
         places = "{} at first, {} at the end".format(*one["places"])
         found = "1" if one["finding"] else "0"
         rows.append([f"`{target}`", about, f"{one['runs']:,}", f"{one['seconds'] / 60:.0f} minutes", places, found])
-    return _table(["target", "what is fuzzed", "runs", "took", "places in the code reached", "findings"], rows)
+    return markdown_table(["target", "what is fuzzed", "runs", "took", "places in the code reached", "findings"], rows)
 
 
 def endless_part(outcome: dict[str, Any] | None, pictures: Path) -> str:
     if not outcome:
         return NOTHING
-    from soak import chart
+    from soak import endless_chart
 
-    chart.draw(outcome, pictures / "endless.svg")
+    endless_chart.draw(outcome, pictures / "endless.svg")
     samples = outcome["samples"]
     sampled = {s["batch"]: s["rows_in"] for s in samples}
     seconds = samples[-1]["at"] - samples[0]["at"]
@@ -128,12 +116,12 @@ def endless_part(outcome: dict[str, Any] | None, pictures: Path) -> str:
     compared = len(outcome["predicted"])
     grown = endless.flat(outcome)
     rows = [[f"`{name}`", f"{ratio:.3f}"] for name, ratio in outcome["growth"].items()]
-    said = f"Grown by more than {endless.MOST_GROWTH - 1:.0%}: {', '.join(grown)}." if grown else "Nothing has grown."
+    found = f"Grown by more than {endless.MOST_GROWTH - 1:.0%}: {', '.join(grown)}." if grown else "Nothing has grown."
     return (
         f"{outcome['minutes']:g} minutes, {batches:,} batches, about {rate:,.0f} rows a second, pauses included, by "
         f"the batches that were sampled. In {exact} of {compared} samples the state had exactly as many "
-        f"tuples as predicted. {said}\n\n![Memory, state, rows and files over the run](pictures/endless.svg)\n\n"
-        + _table(["figure", "last third of the run over the middle third (medians)"], rows)
+        f"tuples as predicted. {found}\n\n![Memory, state, rows and files over the run](pictures/endless.svg)\n\n"
+        + markdown_table(["figure", "last third of the run over the middle third (medians)"], rows)
     )
 
 
@@ -157,4 +145,4 @@ def recovery_table(outcome: dict[str, Any] | None) -> str:
         "building took",
         "state on disk",
     ]
-    return _table(head, rows)
+    return markdown_table(head, rows)

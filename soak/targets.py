@@ -1,6 +1,6 @@
-"""What is fuzzed. A target makes one case from a seed and says how it ended: exact, or refused by which named error.
+"""The targets of fuzzing. A target runs one case from a seed and returns its end: exact, or the error that refused it.
 
-Anything else, be it another exception, a wrong result or a state that differs, is raised and counted as a finding.
+Any other end (another exception, a wrong result, a different state) is raised and counted as a finding.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from soak import scripts
-from soak.processes import ROOT
-from tests.joins.scripts import Comparison, Script
-from tests.query.mistakes import QUERIES, STREAMS, TIMES
+from lab import ROOT
+from lab.joins.scripts import Comparison, Script
+from lab.query.query_mistakes import QUERIES, STREAMS, TIMES
+from soak import random_scripts
 from watersmeet.errors import PipelineError, QueryError, StateError
 from watersmeet.joins import plan
 from watersmeet.model import durations
-from watersmeet.model.predicate_parser import parse
 from watersmeet.model.queries import columns_of
-from watersmeet.pipelines.reader import from_text
-from watersmeet.query.lowering import Known, lower
-from watersmeet.query.reader import read
-from watersmeet.state import log
+from watersmeet.model.windows import Unbounded
+from watersmeet.pipelines.loader import from_text
+from watersmeet.query.lowering import DeclaredStream, lower
+from watersmeet.query.parser import read
+from watersmeet.query.predicate_parser import parse
+from watersmeet.state.durable import log
 
 Target = Callable[[Random], str]
 TARGETS: dict[str, Target] = {}
@@ -44,15 +45,15 @@ def about(name: str) -> str:
 
 @target
 def two_streams(chance: Random) -> str:
-    """Two streams of any kind of key, join and promise, lies included, with restarts: against the rules."""
-    given = scripts.script(chance)
+    """Two streams of any kind of key, join and constraint, violations included, with restarts: against the rules."""
+    given = random_scripts.script(chance)
     return _follow(given, "pwjoin", {}, chance)
 
 
 @target
 def several_streams(chance: Random) -> str:
     """Two or three streams, windows of rows and of time, results put off or not, with restarts: against the rules."""
-    given = scripts.script(chance, counted=True)
+    given = random_scripts.script(chance, counted=True)
     return _follow(given, "general_lazy", {"every": chance.choice((None, 1, 4))}, chance)
 
 
@@ -83,11 +84,11 @@ class Kept:
     def some(cls, chance: Random) -> tuple[Script, str, dict[str, Any], log.MemoryStore]:
         if len(cls.made) < 40:
             counted = chance.random() < 0.5
-            given = scripts.script(chance, counted=counted)
+            given = random_scripts.script(chance, counted=counted)
             algorithm = "general_lazy" if counted else "pwjoin"
             join, store, header = plan(given.query(), algorithm).start(), log.MemoryStore(), log.begin(given.query())
-            for n, news in enumerate(given.batches):
-                list(join.step([given.batch(n, i) for i in range(len(news))]))
+            for n, streams in enumerate(given.batches):
+                list(join.step([given.batch(n, i) for i in range(len(streams))]))
                 header = log.commit(join, header, store)
             cls.made.append((given, algorithm, {}, store))
             return cls.made[-1]
@@ -130,10 +131,10 @@ def forged_states(chance: Random) -> str:
     given, algorithm, options, whole = Kept.some(chance)
     store = log.MemoryStore()
     store.segments = dict(whole.segments)
-    said = json.loads((whole.header or b"").partition(b"\n")[2])
+    header_json = json.loads((whole.header or b"").partition(b"\n")[2])
     for _ in range(chance.choice((1, 1, 2))):
-        _forge(said, chance)
-    body = json.dumps(said).encode()
+        _forge(header_json, chance)
+    body = json.dumps(header_json).encode()
     join = plan(given.query(), algorithm, **options).start()
     try:
         header = log.Header.unpack(f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body)
@@ -144,30 +145,30 @@ def forged_states(chance: Random) -> str:
     return "read"
 
 
-def _forge(said: Any, chance: Random) -> None:
-    """Change one place, however deep."""
+def _forge(node: Any, chance: Random) -> None:
+    """Change one value, at any depth."""
     while True:
-        places = list(said) if isinstance(said, dict) else list(range(len(said)))
+        places = list(node) if isinstance(node, dict) else list(range(len(node)))
         if not places:
             return
         place = chance.choice(places)
-        below = said[place]
+        below = node[place]
         if isinstance(below, dict | list) and below and chance.random() < 0.8:
-            said = below
+            node = below
             continue
         match chance.randrange(3):
             case 0:
-                del said[place]
+                del node[place]
             case 1:
                 other = chance.choice(places)
-                said[place], said[other] = said[other], said[place]
+                node[place], node[other] = node[other], node[place]
             case _:
-                said[place] = chance.choice(_VALUES)
+                node[place] = chance.choice(_VALUES)
         return
 
 
 def damaged(data: bytes, chance: Random) -> bytes:
-    """The bytes, but for one or a few mishaps."""
+    """The bytes with one or a few random changes."""
     out = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 3))):
         at = chance.randrange(len(out) + 1)
@@ -199,7 +200,7 @@ _QUERIES += [  # and some without a mistake
     "ISTREAM(SELECT seller FROM auction [ROWS 5] A JOIN bid [PARTITION BY item_id ROWS 2] B USING (item_id))",
     "SELECT * FROM auction A, bid B, view V WHERE A.item_id = B.item_id AND B.item_id = V.item_id AND price > 1.5",
 ]
-_WORDS = (
+_TOKENS = (
     *"()[],.*=<>+-/%'\"`;\\\n\0é",
     "SELECT",
     "FROM",
@@ -218,14 +219,14 @@ def queries(chance: Random) -> str:
     text = _mangled(chance.choice(_QUERIES), chance)
     try:
         asked = read(text, STREAMS)
-        lower(text, asked, {one.name: Known(TIMES[one.stream]) for one in asked.inputs})
+        lower(text, asked, {one.name: DeclaredStream(TIMES[one.stream]) for one in asked.inputs})
     except QueryError as error:
         return type(error).__name__
     return "planned"
 
 
 _PREDICATES = ("a_n % 2 = b_n % 2", "NOT (b_n > 4 OR NULL)", "a_n <> 0 AND b_n / a_n BETWEEN 0.5 AND 2", "a_ts <= b_ts")
-_SCHEMA = columns_of(Script("int64", "inner", (scripts.Unbounded(),) * 2, (0, 0), ((), ()), ()).query().streams)
+_SCHEMA = columns_of(Script("int64", "inner", (Unbounded(),) * 2, (0, 0), ((), ()), ()).query().streams)
 
 
 @target
@@ -295,10 +296,10 @@ def _mangled(text: str, chance: Random) -> str:
             case 1:
                 text = text[:at] + text[at : at + 8] + text[at:]
             case 2:
-                text = f"{text[:at]} {chance.choice(_WORDS)} {text[at:]}"
+                text = f"{text[:at]} {chance.choice(_TOKENS)} {text[at:]}"
             case _:
-                words = text.split(" ")
-                one, other = chance.randrange(len(words)), chance.randrange(len(words))
-                words[one], words[other] = words[other], words[one]
-                text = " ".join(words)
+                tokens = text.split(" ")
+                one, other = chance.randrange(len(tokens)), chance.randrange(len(tokens))
+                tokens[one], tokens[other] = tokens[other], tokens[one]
+                text = " ".join(tokens)
     return text

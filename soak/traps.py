@@ -1,8 +1,8 @@
 """Moments at which a process of the query can be held, so that it can be killed there.
 
-Only processes that the soak starts know of them: `soak.daemon` installs them in Python workers, `soak.driver` asks for
-its own. A trap is armed by a file in the folder that `SOAK_TRAPS` names. The first process to reach the moment takes
-the file (a rename, so one only can), which tells who waits there, and goes on when the file is gone.
+Only processes that the soak starts have them: `soak.daemon` installs them in Python workers, `soak.driver` calls
+`reach`. A trap is armed by a file in the folder that `SOAK_TRAPS` names. The first process to reach the moment renames
+the file, which only one can do, to a name with its process id. It continues when the file is removed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 FOLDER = "SOAK_TRAPS"
 #: Small segments beyond which a shard compacts; small, so that compaction is frequent.
 SMALL_SEGMENTS = "SOAK_SMALL_SEGMENTS"
-#: Where working states live, if not where the product would keep them.
+#: The folder of working states, if not the product's own.
 CACHE = "SOAK_CACHE"
-LONGEST_WAIT = 600.0  # seconds; after that the process goes on, and the trial that forgot it fails
+LONGEST_WAIT = 600.0  # seconds; after that the process continues and the trial fails
 BETWEEN_LOOKS = 0.01
 
-#: In workers: name → (module, name in it of what has just been done).
+#: Moments in workers: name → (module, function in it that has just returned).
 MOMENTS = {
-    "half-written": ("watersmeet.state.log", "_Writer._put"),
-    "state-written": ("watersmeet.state.log", "commit"),
+    "half-written": ("watersmeet.state.durable.log", "_Writer._put"),
+    "state-written": ("watersmeet.state.durable.log", "commit"),
     "compaction": ("watersmeet.state.stream_state", "StreamState.rewrite"),
-    "cache-kept": ("watersmeet.spark.processor", "_Working.keep"),
-    "results-half": ("watersmeet.spark.processor", "Sheet.results"),
-    "loading": ("watersmeet.state.log", "_restore"),
+    "cache-kept": ("watersmeet.spark.runtime.working_state", "WorkingState.keep"),
+    "results-half": ("watersmeet.spark.runtime.output_rows", "OutputRows.results"),
+    "loading": ("watersmeet.state.durable.log", "_restore"),
 }
 
 
@@ -48,10 +48,10 @@ def reach(moment: str) -> None:
 
 
 def install() -> None:
-    """Let this process pass by the traps for workers."""
+    """Install the traps for workers in this process."""
     import importlib
 
-    from watersmeet.spark import worker_cache
+    from watersmeet.spark.runtime import worker_cache
     from watersmeet.state import stream_state
 
     stream_state.MAX_SMALL_SEGMENTS = int(os.environ.get(SMALL_SEGMENTS, stream_state.MAX_SMALL_SEGMENTS))

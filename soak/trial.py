@@ -1,4 +1,4 @@
-"""One fault: a query over fresh streams, something done to it, and whether the answer is still the oracle's."""
+"""One fault: a query over fresh streams, the fault, and the comparison of the output with the oracle's."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from lab.processes import wait_for
 from soak import cases
+from soak.driver_process import Driver
 from soak.machine import Machine
-from soak.processes import Driver, wait_for
 
 FILES, ROWS = 6, {2: 300, 3: 60}  # rows of a file, by the number of streams
-#: What a machine that is too busy does to Spark: it gives a new Python process ten seconds. Tried again.
+#: Errors of a machine that is too busy: Spark gives a new Python process ten seconds. The trial is repeated.
 BUSY = ("Python worker failed to connect back",)
-#: How a fault may end.
+#: Good outcomes of a fault.
 GOOD = ("exact", "refused, then exact", "not possible here")
-#: How long a query may take over all that is there, restarts included.
+#: Seconds for a query to process all its input, restarts included.
 LONGEST = 900.0
-#: Errors by which a damaged state may be refused: ours, and Spark's where it meets the damage first.
+#: Errors that may refuse a damaged state: ours, and Spark's if Spark reads the damage first.
 NAMED = (
     "StateCorruptError",
     "StateMismatchError",
@@ -57,7 +58,7 @@ class NotPossibleError(Exception):
 
 @dataclass
 class Trial:
-    """A query of its own folder, in a driver that may have run others before."""
+    """A query with its own folder, in a driver that may have run others before."""
 
     kind: str
     folder: Path
@@ -90,38 +91,38 @@ class Trial:
             for file in sorted((self.folder / "all" / s).iterdir())[:upto]:
                 target = self.folder / "in" / s / file.name
                 if not target.exists():
-                    shutil.copy2(file, target.with_name(f".{file.name}.new"))  # Spark does not look at such names
+                    shutil.copy2(file, target.with_name(f".{file.name}.new"))  # Spark ignores such names
                     target.with_name(f".{file.name}.new").rename(target)
 
     # ---------------------------------------------------------------- the query
 
     def start(self) -> None:
-        """Have the query running, in a new driver if the last one is gone."""
+        """Start the query, in a new driver if the last one is gone."""
         if not self.driver.alive():
             self.machine.launch().expect("ready")
             self.restarts += 1
-        self.driver.tell("start", case=self.case, folder=str(self.folder))
-        told = self.driver.expect("started", "failed")
-        self.running = told["event"] == "started"
+        self.driver.send("start", case=self.case, folder=str(self.folder))
+        reply = self.driver.expect("started", "failed")
+        self.running = reply["event"] == "started"
         if not self.running:
-            self.errors.append(told["error"])
+            self.errors.append(reply["error"])
 
     def drain(self) -> bool:
-        """All that is there has been processed; False if the query failed."""
-        self.driver.tell("drain")
-        told = self.driver.expect("drained", "failed", seconds=LONGEST)
-        if told["event"] == "failed":
+        """Wait until all input is processed; False if the query failed."""
+        self.driver.send("drain")
+        reply = self.driver.expect("drained", "failed", seconds=LONGEST)
+        if reply["event"] == "failed":
             self.running = False
-            self.errors.append(told["error"])
+            self.errors.append(reply["error"])
             return False
         for name in ("rebuilt", "caught_up"):
-            total = sum(c[name] for c in told["counters"])
+            total = sum(c[name] for c in reply["counters"])
             if total:
                 self.seen.append(f"{total} {name.replace('_', ' ')}")
         return True
 
     def stop(self) -> None:
-        self.driver.tell("stop")
+        self.driver.send("stop")
         self.driver.expect("stopped")
         self.running = False
 
@@ -134,34 +135,34 @@ class Trial:
         folder = self.checkpoint / "commits"
         return sum(f.name.isdigit() for f in folder.iterdir()) if folder.exists() else 0
 
-    def noted(self) -> list[int]:
-        """Files that Spark has noted of each source, whether a batch has them yet or not."""
+    def logged(self) -> list[int]:
+        """Files in Spark's log of each source, whether a batch contains them yet or not."""
         logs = [self.checkpoint / "sources" / str(n) for n in range(len(cases.CASES[self.case].streams))]
         return [sum(name.isdigit() for name in os.listdir(log)) for log in logs]
 
     def planned(self) -> list[int]:
-        """Files of each source that batches have, by the offset log."""
+        """Files of each source that batches contain, by the offset log."""
         log = self.checkpoint / "offsets"
         last = max((f for f in log.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
         return [json.loads(line)["logOffset"] + 1 for line in last.read_text().splitlines()[2:]]
 
     def after(self, batches: int) -> None:
-        """Wait until so many batches are committed."""
+        """Wait until this number of batches is committed."""
         wait_for(f"{batches} batches", lambda: self.committed() >= batches, 600)
 
     def at_random(self, most: float = 1.5) -> None:
-        """Some time passes: the moment is the seed's."""
+        """Wait for a random time, which follows from the seed."""
         time.sleep(self.chance.uniform(0, most))
 
     # ---------------------------------------------------------------- the end of it
 
     def save_copy(self) -> None:
-        """A copy of the checkpoint, as an operator would take one of a query that stands still."""
+        """Copy the checkpoint, as the backup of a stopped query."""
         self.copy = self.folder / "copy"
         shutil.copytree(self.checkpoint, self.copy)
 
     def finish(self) -> str:
-        """Bring the query to the end of its input; says in one word how the fault went."""
+        """Bring the query to the end of its input; returns the outcome of the fault."""
         self.hand_out()
         refused = False
         for _ in range(6):
@@ -189,19 +190,19 @@ class Trial:
         return wrong or ("refused, then exact" if refused else "exact")
 
     def must_finish(self) -> None:
-        """The same, where it must go well for the fault to go on."""
+        """Finish, and raise if the outcome is not a good one."""
         outcome = self.finish()
         if outcome not in GOOD:
             raise AssertionError(outcome)
 
     def _check_so_far(self) -> None:
-        """What came out before the refusal is part of the answer."""
+        """Check that the output before the refusal is part of the answer."""
         have, want = cases.output(self.case, self.folder), cases.answer(self.case, self.folder)
         if have.results - want.results or have.late - want.late:
             raise AssertionError("rows came out that are not part of the answer")
 
     def compare(self) -> str | None:
-        """What is wrong with the output, if anything is."""
+        """The errors in the output, None if there are none."""
         have, want = cases.output(self.case, self.folder), cases.answer(self.case, self.folder)
         self.seen.append(f"{want.results.total()} results, {want.late.total()} late")
         found = []
@@ -215,7 +216,7 @@ class Trial:
 
 
 def newest(folder: Path, *suffixes: str) -> Path | None:
-    """The file that was written last, of those with such a name."""
+    """The newest file with one of these suffixes."""
     files = [f for f in folder.rglob("*") if f.is_file() and f.suffix in suffixes and not f.name.startswith(".")]
     return max(files, key=lambda f: (f.stat().st_mtime_ns, f.name), default=None)
 
@@ -224,7 +225,7 @@ def truncate(file: Path, chance: Random) -> str:
     size = file.stat().st_size
     left = chance.randrange(size) if size else 0
     os.truncate(file, left)
-    _forget_checksum(file)
+    _remove_checksum(file)
     return f"{file.name}: {left} of {size} bytes left"
 
 
@@ -233,14 +234,14 @@ def flip(file: Path, chance: Random) -> str:
     place = chance.randrange(len(data))
     data[place] ^= 1 << chance.randrange(8)
     file.write_bytes(data)
-    _forget_checksum(file)
+    _remove_checksum(file)
     return f"{file.name}: a bit of byte {place} of {len(data)} flipped"
 
 
-def _forget_checksum(file: Path) -> None:
-    """Hadoop's own checksum of a local file would find any damage; an object store has none."""
+def _remove_checksum(file: Path) -> None:
+    """Remove Hadoop's checksum of a local file, which would reveal any damage; an object store has none."""
     (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
 
-def seed_of(*words: object) -> int:
-    return int.from_bytes(hashlib.sha256("/".join(map(str, words)).encode()).digest()[:8], "big")
+def seed_of(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:8], "big")

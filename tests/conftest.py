@@ -1,14 +1,18 @@
-"""Settings of the property tests, and the one Spark session of ring 3."""
+"""Settings of the property tests, the one Spark session of ring 3, and its core."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lab.spark.core_tests import CORE
+
+HERE = Path(__file__).parent
 os.environ["WATERSMEET_CONSTANTS"] = ""  # plans are the same on every machine
 # Kernels are loaded in the first example of a run: that one is slow, and no deadline would be fair to it.
 settings.register_profile(
@@ -16,6 +20,13 @@ settings.register_profile(
 )
 settings.register_profile("more", settings.get_profile("rings"), max_examples=2000)  # --hypothesis-profile=more
 settings.load_profile("rings")
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(item, "originalname", "") in CORE.get(item.path.relative_to(HERE).as_posix(), ()):
+            item.add_marker(pytest.mark.core)
 
 
 @pytest.fixture(scope="session")

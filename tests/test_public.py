@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
 import watersmeet
-
-ROOT = Path(__file__).parent.parent
+from lab import ROOT
+from lab.pages.fences import blocks
 
 
 def test_every_public_name_resolves() -> None:
@@ -28,7 +29,27 @@ def test_every_public_name_resolves() -> None:
 def test_nothing_is_public_by_accident() -> None:
     code = "import watersmeet; print(*(n for n in dir(watersmeet) if not n.startswith('_')))"
     known = {"Any", "TYPE_CHECKING", "annotations", "errors", "import_module"}  # what the module itself is made with
-    assert set(_run(code).split()) - known == set(watersmeet.__all__)
+    modules = {"aggregates", "testing"}
+    assert set(_run(code).split()) - known == {*watersmeet.__all__, *modules, "max", "min", "sum"}
+
+
+def test_importing_all_shadows_no_builtin() -> None:
+    assert not set(watersmeet.__all__) & set(dir(builtins))
+    from watersmeet import aggregates
+
+    for name in aggregates.__all__:
+        assert getattr(watersmeet, name) is getattr(aggregates, name)
+    assert watersmeet.aggregates is aggregates
+
+
+def test_every_public_name_has_an_example_that_the_tests_run() -> None:
+    """In a docstring (tests/test_doctests.py) or on a page (tests/docs/test_pages.py)."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = "\n".join(block.text for page in pages for block in blocks(page) if block.language == "python")
+    called = set(re.findall(r"\bwm\.(\w+)", shown))
+    for file in (ROOT / "src").rglob("*.py"):
+        called |= set(re.findall(r"(?m)^ *>>> .*?\b(\w+)\(", file.read_text()))
+    assert set(watersmeet.__all__) - called == set()
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -45,7 +66,7 @@ def test_importing_it_loads_neither_spark_nor_numba_nor_a_plotting_library() -> 
 
 
 def test_the_engine_needs_no_spark() -> None:
-    loaded = _run("import sys, watersmeet.joins.hash_join, watersmeet.state.log; print(*sys.modules)").split()
+    loaded = _run("import sys, watersmeet.joins.hash_join, watersmeet.state.durable.log; print(*sys.modules)").split()
     assert "numba" in loaded
     assert not {"pyspark", "matplotlib", "pandas"} & set(loaded)
 

@@ -19,7 +19,8 @@ from watersmeet.joins import plan
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import log, segments
+from watersmeet.state import segments
+from watersmeet.state.durable import log
 
 SOURCE = Path(watersmeet.__file__).parent
 #: Modules that turn bytes or text into code or objects of any kind.
@@ -27,7 +28,7 @@ CALLS = {"eval", "exec", "compile", "__import__"}
 DANGEROUS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "joblib", "code", "codeop"}
 DANGEROUS |= CALLS | {"os.system", "os.popen", "shell=", "allow_pickle="}
 #: What Spark itself would pickle with the plan, folded; it is never part of a state.
-ALLOWED = {"spark/folding.py": {"pickle"}}
+ALLOWED = {"spark/runtime/lazy_processor.py": {"pickle"}}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -123,9 +124,9 @@ def test_a_segment_that_is_not_arrow_is_refused_though_its_checksum_fits(data: b
         {"segments": None},
         {"segments": [{"id": {}, "stream": 0, "size": 1, "checksum": 1}]},
         {"versions": [{"token": "x", "added": [[]]}]},
-        {"progress": "soon"},
-        {"progress": [1 << 70, 0.5]},
-        {"notes": [7]},
+        {"watermarks": "soon"},
+        {"watermarks": [1 << 70, 0.5]},
+        {"metadata": [7]},
     ],
     ids=str,
 )
@@ -137,7 +138,7 @@ def test_a_header_of_another_shape_is_refused_though_its_checksum_fits(wrong: di
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"progress": [1]},
+        {"watermarks": [1]},
         {"segments": [{"id": 1, "stream": 7, "size": 1, "checksum": 1}]},
     ],
     ids=str,
@@ -163,14 +164,14 @@ def test_rows_with_code_in_them_are_rows() -> None:
     texts = ["__import__('os').system('true')", "{{7*7}}", "${jndi:ldap://x}", "'; DROP TABLE a; --", "<script>"]
     rows = pa.record_batch([pa.array([1] * 5), pa.array([1] * 5), pa.array(texts)], schema=query().streams[0].schema)
     other = pa.record_batch([pa.array([2]), pa.array([1]), pa.array(["b"])], schema=query().streams[1].schema)
-    join, store = HashJoin(query()).start(), log.MemoryStore()
+    join, store = HashJoin().start(query()), log.MemoryStore()
     from watersmeet.model.batches import Batch, no_rows
 
     first = [Batch.of(rows, "a_ts"), Batch.of(no_rows(other.schema), "b_ts")]
     assert not list(join.step(first))
     log.commit(join, log.begin(query()), store)
     assert store.header is not None
-    join = HashJoin(query()).start()
+    join = HashJoin().start(query())
     log.rebuild(join, log.Header.unpack(store.header), store)
     second = [Batch.of(no_rows(rows.schema), "a_ts"), Batch.of(other, "b_ts")]
     (found,) = join.step(second)

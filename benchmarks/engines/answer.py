@@ -1,4 +1,4 @@
-"""What a peer's process is told and what it answers; needs nothing but Python: peers have their own environments."""
+"""The task and the answer of a peer's process. Needs nothing but Python: peers have their own environments."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ class Task:
 
     files: Path
     texts: Path
-    state: Path  # a folder for what is durable
+    state: Path  # folder of the durable state
     expected: int
     variant: str
 
@@ -33,15 +33,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """`rows` were joined within `seconds`, without what it took to get ready; `results` are those of all rows."""
+    """`rows` were joined within `seconds`, without the time to start; `results` are those of all rows."""
 
     rows: int
     seconds: float
     results: int
     version: str
-    state_bytes: int = 0  # that were on disk at the end
+    state_bytes: int = 0  # on disk at the end
 
-    def say(self) -> None:
+    def send(self) -> None:
+        """Print the answer as JSON."""
         print(json.dumps(asdict(self)))
         sys.stdout.flush()
 

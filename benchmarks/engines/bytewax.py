@@ -1,7 +1,7 @@
 """Bytewax, which has no join by intervals: one made by hand from its stateful operator, with recovery every 5 s.
 
 Each key remembers its rows of both streams for the window and the delay. A key that does not come again is not
-forgotten: the operator's timers follow the clock on the wall, not the time of the events. No progress is shared between
+evicted: the operator's timers follow wall-clock time, not event time. No watermark is shared between
 sources either, so one source reads all files of a batch in turn: with several, one may run ahead and results are lost.
 """
 
@@ -121,7 +121,7 @@ def main() -> None:
     cluster_main(
         flow, [], 0, epoch_interval=timedelta(seconds=5), recovery_config=recovery, worker_count_per_proc=WORKERS
     )
-    Answer(COUNTS["rows"], watch.seconds, COUNTS["results"], version("bytewax"), bytes_in(task.state)).say()
+    Answer(COUNTS["rows"], watch.seconds, COUNTS["results"], version("bytewax"), bytes_in(task.state)).send()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def main() -> None:
         rows = database.execute(f"SELECT count(*) FROM read_parquet('{task.files}/[ab]/*.parquet')").fetchone()
     assert found is not None, "a count has one row"
     assert rows is not None, "a count has one row"
-    Answer(rows[0], seconds, found[0], duckdb.__version__).say()
+    Answer(rows[0], seconds, found[0], duckdb.__version__).send()
 
 
 if __name__ == "__main__":

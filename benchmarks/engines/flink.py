@@ -23,7 +23,7 @@ def environment(task: Task) -> TableEnvironment:
         "execution.checkpointing.interval": "5 s",
         "execution.checkpointing.incremental": "true",
         "execution.checkpointing.dir": task.state.as_uri(),
-        "execution.checkpointing.checkpoints-after-tasks-finish": "false",  # it need not wait for a last one
+        "execution.checkpointing.checkpoints-after-tasks-finish": "false",  # no wait for a last checkpoint
         "taskmanager.memory.managed.size": "1g",
         "table.local-time-zone": "UTC",
     }
@@ -35,7 +35,7 @@ def environment(task: Task) -> TableEnvironment:
 
 
 def results(tables: TableEnvironment, texts: Path) -> int:
-    """How many results all rows have; it is known when all is read."""
+    """The number of results of all rows, known when all are read."""
     for name in "ab":
         tables.execute_sql(f"DROP TEMPORARY TABLE IF EXISTS {name}")
         tables.execute_sql(
@@ -67,7 +67,7 @@ def main() -> None:
     found = results(tables, task.texts)
     seconds = watch.seconds
     rows = sum(file.read_bytes().count(b"\n") for name in "ab" for file in (task.texts / name).iterdir())
-    Answer(rows, seconds, found, version("apache-flink")).say()
+    Answer(rows, seconds, found, version("apache-flink")).send()
 
 
 if __name__ == "__main__":

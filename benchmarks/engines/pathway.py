@@ -1,6 +1,6 @@
 """Pathway's interval join, both streams read from CSV as they come, with its persistence every five seconds.
 
-Streams have no end, so the run ends with the last expected result. Nothing is forgotten: a cutoff would go by the
+Streams have no end, so the run ends with the last expected result. Nothing is evicted: a cutoff would go by the
 newest rows, and it reads one stream far ahead of the other, in few large steps.
 """
 
@@ -32,7 +32,7 @@ def main() -> None:
     def changed(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
         if is_addition and row["results"] >= task.expected:
             answer = Answer(lines, watch.seconds, row["results"], version("pathway"), bytes_in(task.state))
-            answer.say()
+            answer.send()
             os._exit(0)
 
     pw.io.subscribe(count, on_change=changed)

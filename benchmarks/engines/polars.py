@@ -14,7 +14,7 @@ def main() -> None:
     found = joined.select(pl.len(), pl.col("a_v").sum(), pl.col("b_v").sum()).collect(engine="streaming")
     seconds = watch.seconds
     rows = sum(stream.select(pl.len()).collect().item() for stream in (a, b))
-    Answer(rows, seconds, found["len"][0], pl.__version__).say()
+    Answer(rows, seconds, found["len"][0], pl.__version__).send()
 
 
 if __name__ == "__main__":

@@ -8,38 +8,63 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
-    from watersmeet.monitoring import monitor
-    from watersmeet.spark.aggregates import (
-        bucket,
-        collect_list,
-        count,
-        count_distinct,
-        first,
-        last,
-        max,
-        mean,
-        min,
-        sum,
+    from watersmeet.joins import (
+        AsofJoin,
+        BandJoin,
+        EagerJoin,
+        GeneralLazyJoin,
+        HashJoin,
+        HybridJoin,
+        LazyJoin,
+        NaiveMultiwayJoin,
+        NestedLoopJoin,
+        PJoin,
+        PWJoin,
+        ThetaJoin,
+        WindowedHashJoin,
+        WOJoin,
     )
-    from watersmeet.spark.counters import counters
-    from watersmeet.spark.grouping import Grouped
-    from watersmeet.spark.joining import join
-    from watersmeet.spark.pipeline import Joined
+    from watersmeet.monitoring import monitor
+    from watersmeet.spark.aggregates import bucket, collect_list, count, count_distinct, first, last, mean
+    from watersmeet.spark.aggregates import max as max
+    from watersmeet.spark.aggregates import min as min
+    from watersmeet.spark.aggregates import sum as sum
+    from watersmeet.spark.checkpoints.evolve_state import evolve_state
+    from watersmeet.spark.checkpoints.rescale import rescale_state
+    from watersmeet.spark.checkpoints.state_reader import State, read_state
+    from watersmeet.spark.group_by import Grouped
+    from watersmeet.spark.join import join
+    from watersmeet.spark.join_asof import join_asof
+    from watersmeet.spark.joined import Joined
+    from watersmeet.spark.lake_tables import delta, iceberg
+    from watersmeet.spark.progress.counters import counters
     from watersmeet.spark.punctuations import clustered, end, heartbeat, ordered, unique, when
-    from watersmeet.spark.rescale import rescale_state
     from watersmeet.spark.session import configure, session
     from watersmeet.spark.sql import sql
-    from watersmeet.spark.state_reader import State, read_state
     from watersmeet.spark.streams import Stream, rows, stream
     from watersmeet.spark.write import write
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsofJoin",
+    "BandJoin",
+    "EagerJoin",
+    "GeneralLazyJoin",
     "Grouped",
+    "HashJoin",
+    "HybridJoin",
     "Joined",
+    "LazyJoin",
+    "NaiveMultiwayJoin",
+    "NestedLoopJoin",
+    "PJoin",
+    "PWJoin",
     "State",
     "Stream",
+    "ThetaJoin",
+    "WOJoin",
     "WatersmeetError",
+    "WindowedHashJoin",
     "bucket",
     "clustered",
     "collect_list",
@@ -47,14 +72,16 @@ __all__ = [
     "count",
     "count_distinct",
     "counters",
+    "delta",
     "end",
+    "evolve_state",
     "first",
     "heartbeat",
+    "iceberg",
     "join",
+    "join_asof",
     "last",
-    "max",
     "mean",
-    "min",
     "monitor",
     "ordered",
     "read_state",
@@ -63,40 +90,64 @@ __all__ = [
     "session",
     "sql",
     "stream",
-    "sum",
     "unique",
     "when",
     "write",
 ]
 
-#: Names that need Spark are found when first asked for: `import watersmeet` itself loads neither Spark nor Numba.
-_ROOMS = {
-    "Grouped": "grouping",
-    "counters": "counters",
-    "Joined": "pipeline",
-    "join": "joining",
-    "monitor": ".monitoring",  # one room up: it puts the listener and the live page together
+#: Aggregates that are called as builtins are: `wm.max("price")` works, and `from watersmeet import *` leaves them out.
+_LIKE_BUILTINS = ("max", "min", "sum")
+#: Public modules.
+_SUBMODULES = ("aggregates", "testing")
+#: Algorithms with their options, for `join`.
+_ALGORITHMS = (
+    *(
+        "AsofJoin",
+        "BandJoin",
+        "EagerJoin",
+        "GeneralLazyJoin",
+        "HashJoin",
+        "HybridJoin",
+        "LazyJoin",
+        "NaiveMultiwayJoin",
+        "NestedLoopJoin",
+    ),
+    *("PJoin", "PWJoin", "ThetaJoin", "WindowedHashJoin", "WOJoin"),
+)
+#: Modules of names that are imported on first use: `import watersmeet` itself loads neither Spark nor Numba.
+_MODULES = {
+    "Grouped": "group_by",
+    "counters": "progress.counters",
+    "Joined": "joined",
+    "join": "join",
+    "join_asof": "join_asof",
+    "monitor": ".monitoring",  # not below `spark`: it connects the listener with the live page
     "configure": "session",
     "session": "session",
-    "State": "state_reader",
-    "read_state": "state_reader",
-    "rescale_state": "rescale",
+    "State": "checkpoints.state_reader",
+    "read_state": "checkpoints.state_reader",
+    "evolve_state": "checkpoints.evolve_state",
+    "rescale_state": "checkpoints.rescale",
     "sql": "sql",
     "Stream": "streams",
     "rows": "streams",
     "stream": "streams",
     "write": "write",
+    **dict.fromkeys(("delta", "iceberg"), "lake_tables"),
+    **dict.fromkeys(_ALGORITHMS, ".joins"),
     **dict.fromkeys(("bucket", "collect_list", "count", "count_distinct", "first", "last"), "aggregates"),
-    **dict.fromkeys(("max", "mean", "min", "sum"), "aggregates"),
+    **dict.fromkeys(("mean", *_LIKE_BUILTINS), "aggregates"),
     **dict.fromkeys(("clustered", "end", "heartbeat", "ordered", "unique", "when"), "punctuations"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name in _SUBMODULES:
+        return import_module(f".{name}", "watersmeet")
+    if name not in _MODULES:
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
-    return getattr(import_module(f".{_ROOMS[name]}", "watersmeet.spark"), name)
+    return getattr(import_module(f".{_MODULES[name]}", "watersmeet.spark"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_ROOMS]
+    return [*globals(), *_MODULES, *_SUBMODULES]

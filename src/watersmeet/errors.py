@@ -3,22 +3,27 @@
 ::
 
     WatersmeetError
-    ├── QueryError            the join as asked for makes no sense (also a ValueError)
+    ├── QueryError            the join as requested makes no sense (also a ValueError)
     │   ├── ColumnError       a column is unknown, clashes or has the wrong type
     │   ├── WindowError       a window or delay is missing, negative or cannot be kept
+    │   ├── MethodError       a method of a DataFrame was called on a join or a stream (also an AttributeError)
     │   └── PipelineError     the file of a pipeline has mistakes; all of them are listed
     ├── SettingError          the Spark session lacks a setting
     ├── StateError            what the checkpoint holds cannot be used
     │   ├── StateFormatError  ... it was written in another format
     │   ├── StateMismatchError... it belongs to another query, window, key or number of shards
     │   └── StateCorruptError ... a part is missing or its checksum is wrong
-    ├── MemoryLimitError      what has to be kept does not fit the memory that it was given
-    ├── EventError            a file of events is none, or of another version
-    ├── ViolationError        a stream broke its word, and the query was told to stop then
+    ├── MemoryLimitError      the state does not fit the memory that it was given
+    ├── EventError            a file holds no events, or those of another version
+    ├── ViolationError        a row violates a punctuation, and `on_violation` is "error"
     └── MissingExtraError     an optional package is not installed
 
 Messages name the argument, the rule, the reason, and end in a hint.
 """
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class WatersmeetError(Exception):
@@ -29,16 +34,22 @@ class WatersmeetError(Exception):
         super().__init__(f"{message}\nHint: {hint}" if hint else message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), str(self)))
+        return (_rebuild, (type(self), str(self), self.hint))
 
 
-def _rebuild(kind: type[WatersmeetError], text: str) -> WatersmeetError:
-    """Unpickle an error (they travel from worker to driver) without asking for its hint again."""
-    return kind(text)
+def _rebuild(kind: type[WatersmeetError], text: str, hint: str | None) -> WatersmeetError:
+    """Unpickle an error (they travel from worker to driver); its text has the hint already."""
+    error = kind(text)
+    error.hint = hint
+    return error
 
 
 class QueryError(WatersmeetError, ValueError):
-    """The join as asked for makes no sense; nothing was started."""
+    """The join as requested makes no sense; nothing was started."""
+
+
+class MethodError(QueryError, AttributeError):
+    """A method of a DataFrame was called on a join or a stream, which has a DataFrame but is not one."""
 
 
 class ColumnError(QueryError):
@@ -74,16 +85,55 @@ class StateCorruptError(StateError):
 
 
 class MemoryLimitError(WatersmeetError):
-    """What a join has to keep does not fit the memory that it was given, and nothing may be shed."""
+    """The state of a join does not fit the memory that it was given, and no tuple may be evicted early."""
 
 
 class EventError(WatersmeetError):
-    """A file of events is none, or was written in a version that this one does not read."""
+    """A file holds no events, or was written in a version that this one does not read."""
 
 
 class ViolationError(WatersmeetError):
-    """A tuple came against a punctuation of its own stream, and `on_violation` is "error"."""
+    """A tuple violates a punctuation of its own stream, and `on_violation` is "error"."""
 
 
 class MissingExtraError(WatersmeetError, ImportError):
     """An optional package is needed for this and not installed."""
+
+
+#: A Watersmeet error inside the text of a Spark error, which quotes a worker's traceback; it ends in its hint, if any.
+_EMBEDDED = re.compile(
+    r"watersmeet\.errors\.(\w+): (.+?)(?:\nHint: ([^\n]+)|(?=\n\s*\n|\n\s+at |\n[\w=]|\s+SQLSTATE: |\s*$))", re.DOTALL
+)
+#: In Spark's error when a batch was not read to its end, so that some shards have not written their state.
+_UNREAD = re.compile(r"CheckpointInfo length: \d+, numPartitions: \d+")
+
+
+def found_in(text: str) -> WatersmeetError | None:
+    """The Watersmeet error that caused a Spark error with this text; None if there is none."""
+    found = _EMBEDDED.search(text)
+    kind = globals().get(found[1]) if found else None
+    if found and isinstance(kind, type) and issubclass(kind, WatersmeetError):
+        return kind(found[2].strip(), hint=found[3])
+    if _UNREAD.search(text):
+        return StateError(
+            "a batch was not read to its end (by `limit`, `take`, `first`, `head`, `show` or `isEmpty` in "
+            "`foreachBatch`, say); a shard that is not read writes no state, and Spark refuses the batch.",
+            hint="use wm.write, whose sinks may read what they like, or call batch.persist() and batch.count() first.",
+        )
+    return None
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is most similar to `name`; None if none is similar."""
+    found = get_close_matches(name, list(known), 1, cutoff)
+    return found[0] if found else None
+
+
+def suggestion(name: str, known: Sequence[str], have: str) -> str:
+    """The hint for an unknown name: the nearest known one, or `have` and all of them.
+
+    >>> suggestion("prise", ["price", "item"], "it has")
+    'did you mean `price`?'
+    """
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else f"{have} {', '.join(known)}."

@@ -7,21 +7,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from watersmeet.dashboard.event_files import EventFile
 from watersmeet.dashboard.feed import Feed
-from watersmeet.dashboard.files import EventFile
 from watersmeet.dashboard.prometheus import Metrics
 from watersmeet.dashboard.server import MetricsServer, PageServer
 from watersmeet.errors import QueryError
-from watersmeet.model.events import Event, spell
-from watersmeet.spark.grouping import Grouped
-from watersmeet.spark.listener import Listener
-from watersmeet.spark.pipeline import Joined
+from watersmeet.model.events import Event, to_line
+from watersmeet.spark.group_by import Grouped
+from watersmeet.spark.joined import Joined
+from watersmeet.spark.planning.arguments import require_join
+from watersmeet.spark.progress.listener import Listener
 
-#: Where events go that are logged.
+#: The default logger of events.
 LOGGER = "watersmeet.events"
-#: Seconds that closing waits for Spark to tell of what has ended.
+#: Seconds for which `close` waits for Spark's last events of queries that have ended.
 PATIENCE = 10.0
-#: Fields of a batch that a log does without.
+#: Fields of a batch that are not logged.
 LONG = ("counters", "shards", "operators", "spark_ms")
 
 
@@ -34,31 +35,31 @@ class Monitor:
         *,
         events: str | Path | None,
         page: int | None,
-        prometheus: int | None,
+        prometheus: int | str | None,
         logger: logging.Logger | None,
     ) -> None:
         self._open = True
-        self._closing: list[Any] = []
-        self._takers: list[Any] = []
+        self._resources: list[Any] = []
+        self._subscribers: list[Any] = []
         self._page: PageServer | None = None
         self._metrics: MetricsServer | None = None
         try:
             if events is not None:
                 file = EventFile(events)
-                self._closing.append(file)
-                self._takers.append(file.write)
+                self._resources.append(file)
+                self._subscribers.append(file.write)
             if page is not None:
                 feed = Feed()
                 self._page = PageServer(feed, page)
-                self._closing.append(self._page)
-                self._takers.append(feed.publish)
+                self._resources.append(self._page)
+                self._subscribers.append(feed.publish)
             if prometheus is not None:
                 metrics = Metrics()
                 self._metrics = MetricsServer(metrics, prometheus)
-                self._closing.append(self._metrics)
-                self._takers.append(metrics.take)
+                self._resources.append(self._metrics)
+                self._subscribers.append(metrics.take)
             if logger is not None:
-                self._takers.append(lambda event: _log(logger, event))
+                self._subscribers.append(lambda event: _log(logger, event))
             self._listener = Listener(joined, self._publish)
             self._listener.session.streams.addListener(self._listener)
         except BaseException:
@@ -74,11 +75,11 @@ class Monitor:
         return None if self._metrics is None else self._metrics.url
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Wait until all is told of the queries that have ended; False if it is not by then."""
+        """Wait until all events of the queries that have ended are published; False on a timeout."""
         return self._listener.wait(seconds)
 
     def close(self) -> None:
-        """Stop following. Queries go on; those that have ended are told of to the end."""
+        """Stop following. Queries go on; all events of those that have ended are published first."""
         if self._open:
             self._open = False
             self.flush()
@@ -92,12 +93,12 @@ class Monitor:
         self.close()
 
     def _publish(self, event: Event) -> None:
-        for take in self._takers:
-            take(event)
+        for publish in self._subscribers:
+            publish(event)
 
     def _close_all(self) -> None:
-        while self._closing:
-            self._closing.pop().close()
+        while self._resources:
+            self._resources.pop().close()
 
 
 def monitor(
@@ -105,7 +106,7 @@ def monitor(
     *,
     events: str | Path | None = None,
     ui: bool | int = False,
-    prometheus: int | None = None,
+    prometheus: int | str | None = None,
     log: bool | logging.Logger = False,
 ) -> Monitor:
     """Follow the queries of a join from now on: call it before the query is started.
@@ -113,15 +114,17 @@ def monitor(
     `events` is a file to which a line of JSON is added for every batch (docs/monitoring.md has its fields; look at it
     again with ``watersmeet.dashboard.serve``). `ui=True` serves the live page at a free port (a number is the port).
     `prometheus` is a port at which /metrics is served, 0 for a free one. `log=True` logs each event as a line of JSON
-    to the logger "watersmeet.events", or to one that you give. Both servers listen on 127.0.0.1 only.
+    to the logger "watersmeet.events", or to one that you give. Both servers listen on 127.0.0.1 only, unless
+    `prometheus` names another address: ``"0.0.0.0:9108"`` lets other machines read the metrics.
 
-    Use it in a ``with``, or close it. It cannot make a query fail: what goes wrong in here is logged.
+    Use it in a ``with``, or close it. It cannot make a query fail: errors of the monitor itself are logged.
     """
+    require_join(joined, "monitor")
     page = None if ui is False else 0 if ui is True else ui
     logger = logging.getLogger(LOGGER) if log is True else log or None
     if events is None and page is None and prometheus is None and logger is None:
         raise QueryError(
-            "`monitor` has nowhere to tell what it sees.", hint="give `events`, `ui=True`, `prometheus` or `log=True`."
+            "`monitor` has no destination for its events.", hint="give `events`, `ui=True`, `prometheus` or `log=True`."
         )
     if not joined.streaming:
         raise QueryError(
@@ -134,4 +137,4 @@ def monitor(
 def _log(logger: logging.Logger, event: Event) -> None:
     """A batch in a line of about a kilobyte; the plan without its picture."""
     short = {name: value for name, value in event.items() if name not in (*LONG, "svg")}
-    logger.log(logging.ERROR if event.get("error") else logging.INFO, "%s", spell(short))
+    logger.log(logging.ERROR if event.get("error") else logging.INFO, "%s", to_line(short))

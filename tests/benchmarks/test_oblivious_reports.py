@@ -11,24 +11,23 @@ pytest.importorskip("matplotlib")
 
 from benchmarks import disorder_report, oblivious, oblivious_report
 from benchmarks.disorder import CONTENDERS, LEAD, write_lead, write_streams
-from benchmarks.window_oblivious import streams
+from lab.joins.window_oblivious import streams
+from lab.measure.sections import filled
 
 RUNS = {"accuracy": 0.999, "kept": 100.0, "too_late": 3.0}
 
 
 def test_measured_parts_of_a_page_are_filled_in() -> None:
-    page = (
-        "a\n<!-- measured: windows -->\n\nold\n\n<!-- /measured -->\n<!-- measured: lead -->\nx\n<!-- /measured -->\n"
-    )
-    filled = oblivious_report.filled(page, {"windows": "26 %", "other": "no"})
-    assert filled == page.replace("\nold\n", "\n26 %\n")
-    assert oblivious_report.filled(filled, {"windows": "26 %"}) == filled
+    page = "a\n<!-- windows: begin -->\n\nold\n\n<!-- windows: end -->\n<!-- lead: begin -->\nx\n<!-- lead: end -->\n"
+    changed = filled(page, "windows", "26 %")
+    assert changed == page.replace("\nold\n", "\n26 %\n")
+    assert filled(changed, "windows", "26 %") == changed
 
 
 def test_every_case_has_a_place_in_the_page() -> None:
     page = oblivious_report.DOCUMENT.read_text()
     for name in (*oblivious_report.PARTS, "disorder", "lead"):
-        assert f"<!-- measured: {name} -->" in page
+        assert f"<!-- {name}: begin -->" in page
     assert set(oblivious_report.PARTS) == set(oblivious.CASES)
 
 
@@ -45,7 +44,7 @@ def test_tables_and_pictures(tmp_path: Path) -> None:
         for n, name in enumerate(CONTENDERS)
     }
     runs |= {
-        name: {"results": 99, "expected": 100, "worker_bytes": 1 << 28, "parked": [5], "state": [1]} for name in LEAD
+        name: {"results": 99, "expected": 100, "worker_bytes": 1 << 28, "spilled": [5], "state": [1]} for name in LEAD
     }
     runs[CONTENDERS[0]] = {"contender": CONTENDERS[0], "error": "no memory"}
     table, picture = disorder_report.write(runs, tmp_path, documents=False)

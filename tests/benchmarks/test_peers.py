@@ -5,8 +5,9 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("duckdb")
 
-from benchmarks import data, environments, peers, processes
+from benchmarks import data, environments, peers
 from benchmarks.cases import PEERS
+from lab import processes
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def scratch(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["duckdb", "kernel"])
 def test_a_peer_finds_the_number_of_results(scratch, name):
     case = PEERS.quick()
-    found = peers.run(peers.EVERYBODY[name], case, quick=True)
+    found = peers.run(peers.CONTENDERS[name], case, quick=True)
     assert found["results"] == data.expected_results(data.make(case)) > 100_000
     assert found["rows"] == case.rows
 
@@ -26,7 +27,7 @@ def test_a_peer_finds_the_number_of_results(scratch, name):
 @pytest.mark.more
 def test_a_peer_that_does_not_install_is_reported(scratch, monkeypatch, tmp_path):
     monkeypatch.setitem(environments.PACKAGES, "polars", (str(tmp_path / "nothing.whl"),))
-    found = peers.run(peers.EVERYBODY["polars"], PEERS.quick(), quick=True)
+    found = peers.run(peers.CONTENDERS["polars"], PEERS.quick(), quick=True)
     assert "does not install on Python" in found["error"]
     assert not (data.SCRATCH / "peers" / "polars" / "stamp").exists()
 

@@ -5,7 +5,8 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("duckdb")
 
-from benchmarks import nexmark, peers, peers_report, report
+from benchmarks import command, nexmark, peers, peers_report
+from lab.measure.sections import fill
 
 WHERE = {
     "date": "2026-01-01",
@@ -66,8 +67,8 @@ def test_a_quick_run_of_peers_is_not_judged():
 
 
 def test_everybody_is_described():
-    assert set(peers_report.DOES) == set(peers.EVERYBODY)
-    assert set(peers_report.STREAMING_AND_DURABLE) < set(peers.EVERYBODY)
+    assert set(peers_report.DOES) == set(peers.CONTENDERS)
+    assert set(peers_report.STREAMING_AND_DURABLE) < set(peers.CONTENDERS)
 
 
 def test_nexmark_is_told_by_steady_batches():
@@ -94,6 +95,6 @@ def test_a_failed_run_of_nexmark_is_shown():
 @pytest.mark.parametrize("section", ["results", "profile", "punctuations", "multiway", "nexmark", "peers"])
 def test_the_page_has_a_place_for_every_section(section, tmp_path):
     page = tmp_path / "README.md"
-    page.write_text(report.README.read_text())
-    report.fill(section, "filled in", page)
+    page.write_text(command.README.read_text())
+    fill(page, {section: "filled in"})
     assert f"<!-- {section}: begin -->\n\nfilled in\n\n<!-- {section}: end -->" in page.read_text()

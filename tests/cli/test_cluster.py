@@ -14,8 +14,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.cli.pages import ROOT, Place
-from tests.kafka.broker import free_port
+from lab import ROOT
+from lab.pages.commands import Place
+from lab.processes import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 

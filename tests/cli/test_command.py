@@ -12,20 +12,12 @@ import pytest
 
 pytest.importorskip("typer")
 
-from watersmeet.cli import app as command
-from watersmeet.cli import checkout, doctor, failures, spark_log
+from lab.pages.commands import called
+from watersmeet.cli import app, checkout, doctor, failures, spark_log
 from watersmeet.cli.failures import Exit
 from watersmeet.errors import MissingExtraError, QueryError, StateError
 
 SUBCOMMANDS = ("demo", "run", "explain", "bench", "experiment", "state", "dashboard", "doctor")
-
-
-def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of the command."""
-    with pytest.raises(SystemExit) as ended:
-        command.run(arguments)
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
 
 
 def test_help_names_all_subcommands_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,7 +25,7 @@ def test_help_names_all_subcommands_and_the_exit_codes(capsys: pytest.CaptureFix
     assert code == Exit.DONE
     assert all(f" {name} " in out for name in SUBCOMMANDS)
     assert "Exit codes" in out
-    assert all(str(int(code)) in command.CODES for code in Exit)
+    assert all(str(int(code)) in app.CODES for code in Exit)
 
 
 @pytest.mark.parametrize("name", [s for s in SUBCOMMANDS if s not in ("doctor", "experiment")])
@@ -45,9 +37,9 @@ def test_help_of_a_subcommand_shows_how_to_call_it(capsys: pytest.CaptureFixture
 
 def test_help_and_version_load_neither_spark_nor_numba() -> None:
     heavy = {"pyspark", "numba", "matplotlib", "pandas", "pyarrow", "numpy", "sqlglot"}
-    code = "import sys\ntry:\n command.run(sys.argv[1:])\nexcept SystemExit:\n print(*sys.modules)"
+    code = "import sys\ntry:\n app.run(sys.argv[1:])\nexcept SystemExit:\n print(*sys.modules)"
     for argument in ("--help", "--version"):
-        script = f"from watersmeet.cli import app as command\n{code}"
+        script = f"from watersmeet.cli import app\n{code}"
         ran = subprocess.run([sys.executable, "-c", script, argument], capture_output=True, text=True, check=True)
         assert not heavy & {name.partition(".")[0] for name in ran.stdout.split()}
 
@@ -97,13 +89,13 @@ def test_an_error_is_told_without_a_traceback_unless_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["watersmeet", "run", "join.toml"])
-    failures.tell(_raised(QueryError("`on` is empty.", hint="name a column.")), verbose=False)
+    failures.report(_raised(QueryError("`on` is empty.", hint="name a column.")), verbose=False)
     assert capsys.readouterr().err == "error: `on` is empty.\nHint: name a column.\n"
-    failures.tell(_raised(ValueError("first\nsecond")), verbose=False)
+    failures.report(_raised(ValueError("first\nsecond")), verbose=False)
     err = capsys.readouterr().err
     assert err.startswith("error: ValueError: first\nHint: `watersmeet -v run join.toml` ")
     assert "Traceback" not in err
-    failures.tell(_raised(ValueError("first\nsecond")), verbose=True)
+    failures.report(_raised(ValueError("first\nsecond")), verbose=True)
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -119,6 +111,9 @@ def test_of_an_error_of_spark_what_is_ours_is_told() -> None:
     raised = "[STREAM_FAILED] terminated: [USER_RAISED_EXCEPTION] stream `bid`: the message at bids SQLSTATE: P0001"
     assert failures.summary(RuntimeError(raised)) == "stream `bid`: the message at bids"
     assert failures.summary(RuntimeError("")) == "RuntimeError"
+    slow = failures.summary(RuntimeError("[STREAM_FAILED] … Python worker failed to connect back.\n\tat org.apache"))
+    assert slow.startswith("Spark waits 10 s for a Python process that it starts")
+    assert "Hint: run it again when less is going on" in slow
 
 
 def test_sparks_log_is_aside_and_named_if_something_fails(capfd: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +125,7 @@ def test_sparks_log_is_aside_and_named_if_something_fails(capfd: pytest.CaptureF
     with pytest.raises(ValueError, match="no") as raised, spark_log.aside() as log:
         raise ValueError("no")
     assert log is not None
-    failures.tell(raised.value, verbose=False)
+    failures.report(raised.value, verbose=False)
     assert f"Spark's own log: {log}" in capfd.readouterr().err
     log.unlink()
     logging.getLogger().setLevel(logging.INFO)
@@ -142,8 +137,8 @@ def test_sparks_log_is_aside_and_named_if_something_fails(capfd: pytest.CaptureF
 
 
 def test_verbose_is_the_commands_own_only_before_the_subcommand() -> None:
-    assert command._verbose(["-v", "run", "x"])
-    assert not command._verbose(["bench", "spark", "-v"])
+    assert app._verbose(["-v", "run", "x"])
+    assert not app._verbose(["bench", "spark", "-v"])
 
 
 def test_benchmarks_are_listed_and_a_wrong_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,15 +151,15 @@ def test_benchmarks_are_listed_and_a_wrong_name_is_told(capsys: pytest.CaptureFi
 
 
 def test_a_benchmark_gets_what_follows_its_name() -> None:
-    script = "from watersmeet.cli import app as command; command.run(['bench', 'spark', '--help'])"
+    script = "from watersmeet.cli import app; app.run(['bench', 'spark', '--help'])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "benchmark" in ran.stdout.lower()
-    assert "what follows its name" not in ran.stdout
+    assert "arguments after its name" not in ran.stdout
 
 
 def test_experiments_are_handed_all_arguments() -> None:
-    script = "from watersmeet.cli import app as command; command.run(['experiment', '--help'])"
+    script = "from watersmeet.cli import app; app.run(['experiment', '--help'])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "--redraw" in ran.stdout
@@ -186,6 +181,33 @@ def test_the_doctor_finds_what_is_here_and_says_what_to_do(
     assert code == Exit.MISSING
     assert "missing Java" in " ".join(out.split())
     assert "set JAVA_HOME" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(("have", "fits"), [("3.5.9", 0), ("4.0.1", 0), ("4.0.2", 1), ("4.3.1.dev0", 1), ("4.4.0", 0)])
+def test_the_doctor_knows_the_supported_versions_of_spark(
+    monkeypatch: pytest.MonkeyPatch, have: str, fits: bool
+) -> None:
+    monkeypatch.setattr(doctor, "version", lambda package: have)
+    monkeypatch.setattr(doctor, "requires", lambda package: ["numpy<3", "pyspark<4.4,>=4.0.2", "sqlglot"])
+    assert doctor.spark().remedy == (None if fits else 'pip install "pyspark<4.4,>=4.0.2"')
+
+
+def test_the_doctor_fetches_the_connectors_and_says_why_it_cannot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from watersmeet.spark.pipelines import maven, packages
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(maven, "by_ivy", lambda modules, folder: "unknown host.")
+    monkeypatch.setattr(maven, "by_client", lambda modules, folder: "there is no mvn.")
+    found = doctor.avro()
+    assert found.found.startswith(f"Maven does not give {packages.modules('avro')[0]}. Spark's Ivy: unknown host.")
+    assert "put them in Spark's folder of jars" in (found.remedy or "")
+    assert not found.needed
+    packages.folder().mkdir(parents=True, exist_ok=True)
+    for module in packages.modules("kafka"):
+        (packages.folder() / maven.jar(module)).touch()
+    assert doctor.kafka() == doctor.Finding("Kafka jars", f"{packages.described('kafka')}, in {packages.folder()}")
 
 
 def test_without_its_extra_the_command_says_how_to_get_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
-from tests.dashboard.runs import run
-from watersmeet.dashboard.files import EventFile
+from lab.dashboard.run_events import run
+from watersmeet.dashboard.event_files import EventFile
 
 COMMAND = (sys.executable, "-m", "watersmeet.cli", "dashboard")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.pages import ROOT, Place, blocks, missing
-from watersmeet.pipelines import words
+from lab import ROOT
+from lab.pages.commands import Place, blocks, missing
+from watersmeet.pipelines import schema
 
 
 @pytest.mark.spark
@@ -18,9 +19,9 @@ def test_the_commands_of_the_page_of_pipelines(tmp_path: Path) -> None:
         assert missing(told, place.run(commands)) == []
 
 
-def test_the_pages_have_every_word() -> None:
+def test_the_pages_have_every_key() -> None:
     page = (ROOT / "docs" / "pipelines.md").read_text() + (ROOT / "docs" / "kafka.md").read_text()
-    tables = (words.STREAM, words.JOIN, words.SINK, words.SESSION, words.PUNCTUATION, words.PIPELINE.words or {})
+    tables = (schema.STREAM, schema.JOIN, schema.SINK, schema.SESSION, schema.PUNCTUATION, schema.PIPELINE.keys or {})
     for name in {name for table in tables for name in table}:
         assert f"`{name}`" in page or f" {name} = " in page or f"[{name}" in page, name
 

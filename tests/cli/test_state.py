@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("typer")
 
-from tests.golden import checkpoint as golden
+from lab.golden import checkpoint as golden
+from watersmeet.state.durable import log
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden.unpack(1, tmp_path_factory.mktemp("state"))
+    return golden.unpack(log.FORMAT, tmp_path_factory.mktemp("state"))
 
 
 def state(*words: object) -> tuple[int, str, str]:

@@ -14,6 +14,7 @@ pytest.importorskip("grpc")
 ROOT = Path(__file__).parents[2]
 #: What a user does: joins over restarts, punctuations, groups, several streams, sinks, the state.
 CORE = (
+    "tests/spark/test_column_equalities.py",
     "tests/spark/test_join.py::test_a_query_that_starts_again_after_every_batch_gives_the_batch_join",
     "tests/spark/test_group_by.py::test_final_groups_over_restarts",
     "tests/spark/test_group_by.py::test_groups_by_another_column_come_from_a_second_operator",

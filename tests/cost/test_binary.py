@@ -16,7 +16,7 @@ NOTHING = Constants(*[0.0] * 13)
 def test_nested_loops_is_equation_1() -> None:
     """λa = 4, λb = 10, Ta = 30, Tb = 60; c_inv = 2, c_ins = 3, c_scan = 5: 14·5 + 40·90·5 = 18070."""
     work = nested_loops(A, B)
-    assert work == Work(rows_in=14, scanned=3600, results=36, inserted=14, invalidated=14)
+    assert work == Work(rows_in=14, scanned=3600, results=36, inserted=14, expired=14)
     assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0, 0).price(work) == 18070
 
 

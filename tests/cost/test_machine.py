@@ -10,8 +10,7 @@ import pytest
 
 from watersmeet.cost import machine as machines
 from watersmeet.cost.calibration import Load, calibrate, loads
-from watersmeet.cost.machine import DEFAULT, FAMILIES, Machine, here, place, save
-from watersmeet.cost.models import COST_MODELS
+from watersmeet.cost.machine import DEFAULT, Machine, constants_path, families, here, save
 from watersmeet.cost.work import Constants
 from watersmeet.optimizer.planner import make_plan
 from watersmeet.workload.steady import Steady
@@ -27,8 +26,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_join_belongs_to_a_family_that_is_fitted() -> None:
-    assert sorted(name for joins in FAMILIES.values() for name in joins) == sorted(COST_MODELS)
-    assert set(loads()) == set(FAMILIES)
+    assert set(loads()) == set(families()) == set(DEFAULT.families)
     assert FITTED.of("windowed_hash").scanned == 7.0
     assert FITTED.of("pjoin").probed == 3.0
     assert FITTED.of("eager") == Constants(), "nobody fitted it"
@@ -58,18 +56,18 @@ def test_a_file_that_cannot_be_read_is_as_none(file: Path, caplog: pytest.LogCap
 
 def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(machines.VARIABLE, "")
-    assert place() is None
+    assert constants_path() is None
     assert save(FITTED) is None
     assert here() == DEFAULT
     monkeypatch.delenv(machines.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert place() == tmp_path / "watersmeet" / "constants.json"
+    assert constants_path() == tmp_path / "watersmeet" / "constants.json"
 
 
 def test_plans_are_priced_with_the_machine_they_are_for(file: Path) -> None:
     query = Steady((10, 10), (5.0, 5.0), (3, 3)).query
     before = make_plan(query)
-    save(Machine(families={name: Constants(inserted=1e6) for name in FAMILIES}, fitted=True))
+    save(Machine(families={name: Constants(inserted=1e6) for name in families()}, fitted=True))
     assert make_plan(query).cpu > 100 * before.cpu
     assert make_plan(query, machine=DEFAULT) == before
 
@@ -80,12 +78,12 @@ def test_constants_come_from_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         name: [Load(runs[0].algorithm, Steady((200, 200), (2.0, 1.0), (50, 50)), 6)] for name, runs in loads().items()
     }
     monkeypatch.setattr("watersmeet.cost.calibration.loads", lambda quick: few)
-    said: list[str] = []
-    found, quality = calibrate(quick=True, say=said.append)
+    lines: list[str] = []
+    found, quality = calibrate(quick=True, report=lines.append)
     assert found.fitted
-    assert set(found.families) == set(FAMILIES)
+    assert set(found.families) == set(families())
     for name, constants in found.families.items():
         assert min(constants.as_dict().values()) >= 0
         assert quality[name]["batches"] == 4
         assert 0.2 < quality[name]["mid"] < 5
-    assert len(said) == len(FAMILIES)
+    assert len(lines) == len(families())

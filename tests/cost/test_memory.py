@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from watersmeet.cost.memory import (
     closing_rate,
-    clusters_in_step,
     punctuated_state,
     purged_share,
     retention,
@@ -43,7 +42,6 @@ def test_equation_1_in_the_best_case_and_beyond() -> None:
     assert punctuated_state(B, 0.5, elapsed=60, keys_seen=30) == 0
     assert punctuated_state(B, 0.5, elapsed=60, keys_seen=10) == 0  # a closed keys that b never had
     assert punctuated_state(B, 0, elapsed=math.inf, keys_seen=10) == 1500
-    assert (clusters_in_step(B, 40), clusters_in_step(B, 4000)) == (40, 1500)
 
 
 def test_steady_state_by_hand() -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cost.settings import ONE_FAST, setting
-from watersmeet.cost import multiway
-from watersmeet.cost.models import AHEAD_OF_THE_JOINS, COST_MODELS, eager, general_lazy, nested_loop, scans
+from lab.joins.cost_settings import ONE_FAST, setting
+from watersmeet.cost import asof, multiway
+from watersmeet.cost.models import COST_MODELS, eager, general_lazy, nested_loop, scans
 from watersmeet.cost.parameters import KEY_BYTES, PER_KEY, Parameters, Statistics
 from watersmeet.cost.work import Constants, Work
 from watersmeet.errors import QueryError
-from watersmeet.joins import JOINS
+from watersmeet.model.asof import AsOf
 
 TWO = Parameters(
     (
@@ -24,29 +24,28 @@ TWO = Parameters(
 )
 
 
-def test_every_operator_has_a_model_and_every_model_its_operator() -> None:
-    assert set(COST_MODELS) == {*JOINS, *AHEAD_OF_THE_JOINS}
-    assert not set(JOINS) & set(AHEAD_OF_THE_JOINS)
-
-
 @pytest.mark.parametrize("name", COST_MODELS)
 def test_all_models_agree_on_what_goes_in(name: str) -> None:
     cost = COST_MODELS[name](TWO)
     assert cost.work.rows_in == 50
     assert cost.work.inserted == 50
-    assert cost.work.invalidated + cost.work.purged == pytest.approx(50)
-    keys = 0 if name in ("nested_loop", "windowed_hash") else min(40, cost.tuples[0]) + min(25, cost.tuples[1])
+    assert cost.work.expired + cost.work.purged == pytest.approx(50)
+    keys = (
+        0
+        if name in ("nested_loop", "windowed_hash", "theta", "band")
+        else min(40, cost.tuples[0]) + min(25, cost.tuples[1])
+    )
     assert cost.bytes == pytest.approx(50 * cost.tuples[0] + 80 * cost.tuples[1] + KEY_BYTES * keys)
     assert cost.work.bytes == 20 * 50 + 30 * 80
     assert cost.cpu(Constants()) == Constants().price(cost.work) > 0
 
 
-@pytest.mark.parametrize("name", sorted(set(COST_MODELS) - {"wo_join"}))
+@pytest.mark.parametrize("name", sorted(set(COST_MODELS) - {"wo_join", "asof"}))
 def test_all_window_joins_find_the_same_results(name: str) -> None:
     assert COST_MODELS[name](TWO).work.results == pytest.approx((20 * 150 + 30 * 200) / 40)
 
 
-@pytest.mark.parametrize("name", sorted(set(COST_MODELS) - {"wo_join", "windowed_hash"}))
+@pytest.mark.parametrize("name", sorted(set(COST_MODELS) - {"wo_join", "windowed_hash", "asof"}))
 def test_all_window_joins_keep_the_same_tuples(name: str) -> None:
     assert COST_MODELS[name](TWO).tuples == (200, 180)
 
@@ -75,8 +74,8 @@ def test_punctuations_save_memory() -> None:
     assert less.tuples[1] == pytest.approx(30 * 25 / 4 * (1 - math.exp(-4 * 6 / 25)))
     assert less.work.results == pytest.approx(plain.work.results, rel=0.3), "what is purged would not have matched"
     assert less.work.purged > 0
-    assert (plain.work.told, less.work.told) == (0, 8)
-    assert COST_MODELS["eager"](told).work.told == 8
+    assert (plain.work.punctuations, less.work.punctuations) == (0, 8)
+    assert COST_MODELS["eager"](told).work.punctuations == 8
 
 
 def test_equation_1_where_the_keys_since_the_start_are_known() -> None:
@@ -119,3 +118,16 @@ def test_work_as_a_running_join_counts_it() -> None:
     assert counted == Work(rows_in=10, lookups=7, probed=30)
     assert Work.counted({"rows_in": 10, "lookups": 25}).lookups == 25
     assert Work.counted({"probed": 30}, scans=True) == Work(scanned=30)
+
+
+def test_an_as_of_join_stores_waiting_rows_and_a_version_of_each_key() -> None:
+    a, b = Statistics("a", 10, distinct=40, delay=2), Statistics("b", 5, distinct=20, delay=3)
+    p = Parameters((a, b), interval=1.0)
+    model = COST_MODELS["asof"]
+    assert model(replace(p, asof=AsOf())).tuples == (10 * 3, 20 + 5 * 2)
+    assert model(replace(p, asof=AsOf(tolerance=1_000_000))).tuples == (30, 5 * 1 + 5 * 2), "fewer than there are keys"
+    assert model(replace(p, asof=AsOf("forward"))).tuples == (10 * (20 / 5 + 3), 5 * 2), "until the next of the key"
+    assert model(replace(p, asof=AsOf("nearest", 1_000_000))).tuples == (10 * (1 + 3), 5 * 1 + 5 * 2)
+    assert model(p).work.results == model(p).work.probed == 10
+    kept = [asof.retention(replace(p, asof=of), i) for of in (AsOf(), AsOf("forward", 4_000_000)) for i in (0, 1)]
+    assert kept == [3, math.inf, 7, 2]

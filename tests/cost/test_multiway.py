@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cost.settings import ONE_FAST, TWO_FAST, setting, settings_of
+from lab.joins.cost_settings import ONE_FAST, TWO_FAST, setting, settings_of
 from watersmeet.cost import multiway
 from watersmeet.cost.parameters import PER_KEY, Order, Parameters
 

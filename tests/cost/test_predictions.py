@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.cost.figures import measured
+from watersmeet.cost.measured_parameters import measured
 from watersmeet.cost.models import COST_MODELS
 from watersmeet.cost.multiway import one_order
 from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters
@@ -17,9 +17,9 @@ from watersmeet.cost.work import Work
 from watersmeet.joins import plan
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
-from watersmeet.state import log
-from watersmeet.state.statistics import SECOND, StreamStatistics
-from watersmeet.workload.punctuated import Punctuated, stream_spec
+from watersmeet.state.durable import log
+from watersmeet.state.statistics.stream import SECOND, StreamStatistics
+from watersmeet.workload.punctuated_streams import Punctuated, stream_spec
 
 SECONDS = 40
 RATES, WINDOWS, KEYS = (40, 100, 15), (5.0, 8.0, 10.0), (50, 30, 40)
@@ -55,7 +55,7 @@ def run(q: JoinQuery, steps: list[list[Batch]], name: str, **options: Any) -> tu
         for _ in join.step(step):
             pass
         for s, arrivals, batch in zip(streams, join.arrivals, step, strict=True):
-            closed = 0 if batch.closings is None else batch.closings.times.size
+            closed = 0 if batch.punctuations is None else batch.punctuations.times.size
             rows = arrivals.rows
             s.observe(arrivals.times, arrivals.keys.words, np.arange(rows.num_rows), rows.nbytes, closed=closed)
         counters.append(join.counters.as_dict())
@@ -81,7 +81,7 @@ def test_work_and_state_of_window_joins(name: str, options: dict[str, Any]) -> N
     predicted, counted = COST_MODELS[name](p), per_second(counters, scans=name != "hash")
     assert predicted.work.looked_at == pytest.approx(counted.looked_at, rel=0.15)
     assert predicted.work.results == pytest.approx(counted.results, rel=0.15)
-    assert predicted.work.invalidated == pytest.approx(counted.invalidated, rel=0.1)
+    assert predicted.work.expired == pytest.approx(counted.expired, rel=0.1)
     assert sum(predicted.tuples) == pytest.approx(np.mean([c["stored"] for c in counters[15:]]), rel=0.1)
     if name == "windowed_hash":
         assert predicted.work.checked == pytest.approx(counted.checked, rel=0.1)

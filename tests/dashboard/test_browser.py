@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,20 +12,11 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
-from tests.dashboard.runs import batch, run
+from lab.dashboard.browser import CHROMIUM, FLAGS
+from lab.dashboard.run_events import batch, run
 from watersmeet import dashboard
-from watersmeet.dashboard.files import EventFile
+from watersmeet.dashboard.event_files import EventFile
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = (
-    "--no-sandbox",  # the tests may run as root; the browser sees no page but this one
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 pytestmark = [
     pytest.mark.more,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH (Debian: apt-get install chromium)"),
@@ -103,7 +93,7 @@ def test_its_numbers_are_those_of_the_file(look: Open) -> None:
         expect(page.locator("h1")).to_have_text("auctions ⋈ bids")
         expect(page.locator("#status")).to_contain_text("finished")
         assert number(tile(page, "tuples")) == last["state"]["tuples"]
-        assert number(tile(page, "apart")) == last["late"] + last["violations"]
+        assert number(tile(page, "unjoined")) == last["late"] + last["violations"]
         more = page.locator("#tile-rows-in .more").inner_text()
         assert number(more.removesuffix(" so far")) == sum(b["rows_in"] for b in batches)
         more = page.locator("#tile-rows-out .more").inner_text()
@@ -130,32 +120,32 @@ def test_pointing_shows_a_batch_everywhere_and_a_click_keeps_it(look: Open) -> N
         assert box
         middle = box["x"] + 52 + (box["width"] - 62) * 5 / 11, box["y"] + 80
         page.mouse.move(*middle)
-        expect(page.locator("#batch-says")).to_contain_text("5 of 11")
+        expect(page.locator("#batch-label")).to_contain_text("5 of 11")
         assert number(tile(page, "tuples")) == batch(5)["state"]["tuples"]
         assert legend(page, "left")["window passed"] == "50"
         assert page.locator(".chart .cursor").count() == 9
         page.mouse.move(2, 2)
-        expect(page.locator("#batch-says")).to_contain_text("11 of 11")
+        expect(page.locator("#batch-label")).to_contain_text("11 of 11")
         page.mouse.click(*middle)
         page.mouse.move(2, 2)
-        expect(page.locator("#batch-says")).to_contain_text("5 of 11")
+        expect(page.locator("#batch-label")).to_contain_text("5 of 11")
         expect(page.locator("#latest")).to_have_attribute("aria-pressed", "false")
         page.locator("#batch").focus()
         page.keyboard.press("ArrowLeft")
-        expect(page.locator("#batch-says")).to_contain_text("4 of 11")
+        expect(page.locator("#batch-label")).to_contain_text("4 of 11")
         page.locator("#latest").click()
-        expect(page.locator("#batch-says")).to_contain_text("11 of 11")
+        expect(page.locator("#batch-label")).to_contain_text("11 of 11")
 
 
 def test_new_batches_come_by_themselves_and_a_kept_one_stays(look: Open, events: Path) -> None:
     with look() as page:
         with EventFile(events) as file:
             file.write(batch(12))
-        expect(page.locator("#batch-says")).to_contain_text("12 of 12")
+        expect(page.locator("#batch-label")).to_contain_text("12 of 12")
         page.locator("#batch").fill("3")
         with EventFile(events) as file:
             file.write(batch(13))
-        expect(page.locator("#batch-says")).to_contain_text("3 of 13")
+        expect(page.locator("#batch-label")).to_contain_text("3 of 13")
         assert number(tile(page, "tuples")) == batch(3)["state"]["tuples"]
 
 

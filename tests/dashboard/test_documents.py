@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboard.runs import run
+from lab.dashboard.run_events import run
 from watersmeet.dashboard.prometheus import FAMILIES
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.dashboard.runs import batch, plan, run
+from lab.dashboard.run_events import batch, plan, run
 from watersmeet import dashboard
+from watersmeet.dashboard.event_files import EventFile
 from watersmeet.dashboard.feed import Feed
-from watersmeet.dashboard.files import EventFile
-from watersmeet.dashboard.server import ASSETS, LISTENERS, PageServer
+from watersmeet.dashboard.prometheus import Metrics
+from watersmeet.dashboard.server import ASSETS, LISTENERS, MetricsServer, PageServer
 from watersmeet.errors import EventError, WatersmeetError
 
 
@@ -231,3 +232,21 @@ def test_a_port_that_cannot_be_had_is_named(feed: Feed, page: PageServer, port: 
     port = port or urlsplit(page.url).port or 0
     with pytest.raises(WatersmeetError, match=rf"port {port} of 127.0.0.1 cannot be listened on: .*\nHint: give"):
         PageServer(feed, port)
+
+
+def test_metrics_are_served_on_another_address_on_purpose(get: Browser) -> None:
+    """127.1 is this machine under a name that is not one of the default's; a collector names it as it likes."""
+    server = MetricsServer(Metrics(), "127.1:0")
+    try:
+        assert server.url.startswith("http://127.1:")
+        assert get(server.url, Host="spark-driver.example:9108").status == 200
+        assert get(server.url, Origin="http://evil.example").status == 403
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("address", ["here", ":9108", "0.0.0.0:", "0.0.0.0:http", -1])
+def test_a_wrong_address_for_metrics_is_refused(address: int | str) -> None:
+    rule = "it is a port of 127.0.0.1, or an address and a port."
+    with pytest.raises(WatersmeetError, match=rf"`prometheus` is {address!r}; {rule}\nHint: .*0\.0\.0\.0:9108"):
+        MetricsServer(Metrics(), address)

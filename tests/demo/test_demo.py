@@ -14,20 +14,22 @@ pytest.importorskip("matplotlib")
 
 from rich.console import Console
 
-from watersmeet.demo import report, view
-from watersmeet.demo.house import WINDOW, Demo
-from watersmeet.demo.measuring import Batch, Run
+from watersmeet.demo import run_report, view
+from watersmeet.demo.auction_demo import WINDOW, Demo
+from watersmeet.demo.batch_history import Batch, Run
+from watersmeet.spark.progress.batch_events import REASONS, RunEvents
 from watersmeet.workload import SECOND
 from watersmeet.workload.tables import AUCTIONS, BIDS, bid_table, plain_table
 
 DEMO = Demo(seconds=15, rate=300, seed=7)
 
 
-def progress(number, rows=100, micros=2 * SECOND):
+def progress(number, rows=100, micros=2 * SECOND, source_rows=None):
     counters = {"shard": 0, "idle": 0, "results": 50, "late": 1, "stored": 80, "state_bytes": 1_500, "rows_in": rows}
+    counters |= dict.fromkeys(("violations", *REASONS.values()), 0)
     return SimpleNamespace(
         batchId=number,
-        numInputRows=rows,
+        numInputRows=rows if source_rows is None else source_rows,
         durationMs={"triggerExecution": 500},
         observedMetrics={"watersmeet": {"shards": [json.dumps(counters)]}},
         sources=[SimpleNamespace(endOffset=f'{{"micros": {micros}}}')] * 2,
@@ -55,6 +57,22 @@ def test_progress_adds_up_and_repeated_reports_count_once():
     assert [batch.number for batch in run.batches] == [0, 1]
     assert (run.rows, run.results, run.late) == (200, 100, 2)
     assert run.batches[-1].stream_time == (2 * SECOND, 2 * SECOND)
+
+
+def test_rows_that_are_filtered_out_before_the_join_are_not_counted_as_the_page_does_not():
+    run = Run()
+    run.update([progress(0, rows=90, source_rows=100)])
+    event = RunEvents([], grouped=False).batch(
+        SimpleNamespace(**vars(progress(0, rows=90, source_rows=100)), timestamp="2026-05-01T10:00:00Z", runId="r")
+    )
+    assert run.rows == event["rows_in"] == 90
+
+
+def test_a_batch_in_which_no_shard_was_called_is_passed_over():
+    run = Run()
+    idle = SimpleNamespace(**vars(progress(1)) | {"observedMetrics": {}})
+    run.update([progress(0), idle])
+    assert [batch.number for batch in run.batches] == [0]
 
 
 def test_a_run_is_finished_when_both_streams_are_read():
@@ -87,11 +105,11 @@ def test_the_view_shows_the_numbers():
 class FakeQuery:
     """Has one batch more each time it is looked at."""
 
-    def __init__(self, during=lambda: None):
-        self.recentProgress, self.during, self.stopped = [], during, False
+    def __init__(self, during=lambda: None, first=0):
+        self.recentProgress, self.during, self.stopped, self.first = [], during, False, first
 
     def awaitTermination(self, timeout):
-        number = len(self.recentProgress)
+        number = self.first + len(self.recentProgress)
         self.recentProgress.append(progress(number, micros=(number + 1) * 5 * SECOND))
         self.during()
 
@@ -101,15 +119,32 @@ class FakeQuery:
 
 def test_watching_ends_when_everything_is_read():
     query = FakeQuery()
-    run = view.watch(DEMO, query, Event(), Console(file=io.StringIO()))
+    run = view.watch(DEMO, lambda: query, Event(), Console(file=io.StringIO()))
     assert (len(run.batches), query.stopped) == (3, True)
 
 
 def test_watching_ends_with_the_batch_after_ctrl_c():
     interrupted = Event()
     query = FakeQuery(during=interrupted.set)
-    run = view.watch(DEMO, query, interrupted, Console(file=io.StringIO()))
+    run = view.watch(DEMO, lambda: query, interrupted, Console(file=io.StringIO()))
     assert (len(run.batches), query.stopped) == (2, True)
+
+
+class SlowQuery(FakeQuery):
+    """Fails in its second batch, as it does when Spark gave up waiting for a Python process."""
+
+    def awaitTermination(self, timeout):
+        if self.recentProgress:
+            raise RuntimeError("Python worker failed to connect back.")
+        super().awaitTermination(timeout)
+
+
+def test_on_a_busy_machine_the_query_is_started_again_and_the_run_goes_on():
+    queries = [SlowQuery(), FakeQuery(first=1)]
+    console = Console(file=io.StringIO(), width=200)
+    run = view.watch(DEMO, lambda: queries.pop(0), Event(), console)
+    assert [batch.number for batch in run.batches] == [0, 1, 2]
+    assert "the machine is busy: Spark waits 10 s for a Python process" in console.file.getvalue()
 
 
 def test_some_bids_fall_outside_the_window(results):
@@ -119,7 +154,7 @@ def test_some_bids_fall_outside_the_window(results):
 
 def test_a_complete_result_is_exact(results):
     pytest.importorskip("duckdb")
-    comparison = report.compare(DEMO, finished_run(), results)
+    comparison = run_report.compare(DEMO, finished_run(), results)
     count = results.num_rows
     assert comparison == (count, count, 0)
     assert str(comparison) == f"exact: {count:,} results = {count:,} by batch SQL, row for row"
@@ -129,17 +164,17 @@ def test_a_lost_and_a_doubled_result_are_found(results):
     pytest.importorskip("duckdb")
     count = results.num_rows
     broken = pa.concat_tables([results.slice(1), results.slice(5, 1)])
-    comparison = report.compare(DEMO, finished_run(), broken)
+    comparison = run_report.compare(DEMO, finished_run(), broken)
     assert comparison == (count, count, 2)
     assert str(comparison) == f"not exact: {count:,} results, {count:,} by batch SQL, 2 rows differ"
 
 
 def test_the_report_says_draws_and_quotes(results, tmp_path):
     console = Console(file=io.StringIO(), width=120)
-    report.show(console, DEMO, finished_run(), results, tmp_path / "out")
+    run_report.show(console, DEMO, finished_run(), results, tmp_path / "out")
     text = console.file.getvalue()
     assert f"6 of {results.num_rows:,} results" in text
-    assert "300 rows read, at most 90 of them remembered at a time, 0 late." in text
+    assert "300 rows read, at most 90 of them in state at a time, 0 late." in text
     assert 'wm.join(auctions, bids, on="item_id")' in text
     assert (tmp_path / "out" / "state.png").read_bytes().startswith(b"\x89PNG")
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.docs.fences import ROOT, blocks, printed
+from lab import ROOT
+from lab.pages.fences import blocks, printed
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow, Unbounded
@@ -18,12 +19,26 @@ from watersmeet.model.windows import TimeWindow, Unbounded
 pytestmark = [pytest.mark.spark, pytest.mark.more]
 
 #: Pages that are run from top to bottom, by a Python of their own.
-WHOLE = ("start", "which-join", "punctuations", "lateness", "memory", "operating", "monitoring", "workloads")
+WHOLE = (
+    "start",
+    "which-join",
+    "intervals",
+    "migrating",
+    "punctuations",
+    "lateness",
+    "memory",
+    "operating",
+    "monitoring",
+    "workloads",
+    "testing",
+    "operators/theta",
+)
 #: Pages with fragments: they speak of streams that the reader has.
 FRAGMENTS = sorted(
     page.relative_to(ROOT).as_posix()
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if page.stem not in WHOLE and any(b.language == "python" for b in blocks(page))
+    if page.relative_to(ROOT).as_posix() not in [f"docs/{name}.md" for name in WHOLE]
+    and any(b.language == "python" for b in blocks(page))
 )
 
 
@@ -68,6 +83,7 @@ def _names(page: str, spark: SparkSession) -> dict[str, Any]:
     bid_df = frame("item_id long, bid_at timestamp, price double, bidder string, closed boolean")
     names: dict[str, Any] = {
         "wm": wm,
+        "spark": spark,
         "auction_df": auction_df,
         "bid_df": bid_df,
         "order_df": frame("order_id long, placed_at timestamp"),

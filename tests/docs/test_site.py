@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import watersmeet
-from tests.docs.fences import ROOT, blocks
+from lab import ROOT
+from lab.pages.fences import blocks
 
 pytest.importorskip("mkdocs")
 pytest.importorskip("mkdocstrings")

@@ -14,7 +14,7 @@ from experiments.experiment import Run
 @pytest.fixture(scope="module")
 def occupancy():
     """A quick experiment, run."""
-    return results.perform(EXPERIMENTS["windowed-8"], quick=True, seed=1, tell=lambda share: None)
+    return results.perform(EXPERIMENTS["windowed-8"], quick=True, seed=1, on_progress=lambda share: None)
 
 
 def test_every_row_has_its_experiments():
@@ -29,7 +29,7 @@ def test_every_row_has_its_experiments():
 
 def test_a_run_tells_how_far_it_is():
     told = []
-    assert list(Run(tell=told.append).told("abcd")) == list("abcd")
+    assert list(Run(on_progress=told.append).steps("abcd")) == list("abcd")
     assert told == [0.25, 0.5, 0.75, 1.0]
     assert (Run().size(10, 1), Run(quick=True).size(10, 1)) == (10, 1)
 
@@ -37,9 +37,9 @@ def test_a_run_tells_how_far_it_is():
 def test_results_are_plain_and_the_same_again(occupancy, tmp_path):
     results.store(tmp_path, occupancy)
     assert results.load(tmp_path) == {"windowed-8": occupancy}
-    again = results.perform(EXPERIMENTS["windowed-8"], quick=True, seed=1, tell=lambda share: None)
+    again = results.perform(EXPERIMENTS["windowed-8"], quick=True, seed=1, on_progress=lambda share: None)
     assert again["found"]["counts"] == occupancy["found"]["counts"]
-    other = results.perform(EXPERIMENTS["windowed-8"], quick=True, seed=2, tell=lambda share: None)
+    other = results.perform(EXPERIMENTS["windowed-8"], quick=True, seed=2, on_progress=lambda share: None)
     assert other["found"]["counts"] != occupancy["found"]["counts"]
     assert {"machine", "versions", "commit", "seed", "date", "seconds", "load_before"} < set(occupancy)
 
@@ -60,7 +60,7 @@ def test_the_report_has_figure_claims_and_numbers(occupancy, tmp_path):
     assert "Some of these runs are quick ones" not in text
     assert "data:image/svg+xml;base64," in whole
     assert "<table>" in whole
-    assert readme.read_text().startswith("before\n<!-- claims: begin -->\n\n2 of 2 claims hold:\n\n| figure |")
+    assert readme.read_text().startswith("before\n<!-- claims: begin -->\n\n2 of 2 of their claims hold: [")
     assert "\nold\n" not in readme.read_text()
     figure = (tmp_path / "figures" / "windowed-8.svg").read_bytes()
     assert len(figure) < 100_000
@@ -81,7 +81,7 @@ def test_a_claim_that_does_not_hold_is_said_with_a_reason(occupancy, tmp_path):
     plain = tmp_path / "plain.md"
     plain.write_text("nothing")
     with pytest.raises(ValueError, match="0 pairs of markers"):
-        report.fill(plain, judged)
+        report.fill(plain, {"claims": report.summary(judged)})
 
 
 def test_what_json_cannot_say_is_rounded_or_left_out():

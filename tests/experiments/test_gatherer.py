@@ -6,9 +6,9 @@ import pytest
 from experiments.gatherer import Gatherer, follow
 from watersmeet.joins.hash_join import HashJoin
 from watersmeet.joins.pwjoin import PWJoin
-from watersmeet.model.outputs import Counters
+from watersmeet.model.counters import Counters
 from watersmeet.model.queries import JoinQuery
-from watersmeet.workload.punctuated import Punctuated, stream_spec
+from watersmeet.workload.punctuated_streams import Punctuated, stream_spec
 
 SECOND = 1_000_000
 
@@ -53,12 +53,12 @@ def test_nothing_gathered():
     assert gathered.sums["results"] == 0
 
 
-@pytest.mark.parametrize(("kind", "closings"), [(HashJoin, False), (PWJoin, True)])
-def test_it_follows_a_join(kind, closings):
+@pytest.mark.parametrize(("kind", "punctuations"), [(HashJoin, False), (PWJoin, True)])
+def test_it_follows_a_join(kind, punctuations):
     specs = [stream_spec(name, 2.0) for name in "ab"]
-    join = kind(JoinQuery(tuple(specs))).start()
+    join = kind().start(JoinQuery(tuple(specs)))
     made = [Punctuated("punct-asc-20-40", seed, values=60).take(1_000) for seed in (1, 2)]
-    cuts = [m.batches(s, 0.5, closings=closings) for m, s in zip(made, specs, strict=True)]
+    cuts = [m.batches(s, 0.5, punctuations=punctuations) for m, s in zip(made, specs, strict=True)]
     seen: list[tuple[int, pa.Table]] = []
     steps = list(zip(*cuts, strict=False))
     gathered = follow(join, steps, batch=0.5, sample=1.0, see=lambda n, table: seen.append((n, table)))
@@ -69,5 +69,5 @@ def test_it_follows_a_join(kind, closings):
         assert [s[-1] for s in gathered.stored] == [len(s) for s in join.streams]
     assert max(n for n, _ in seen) < len(steps)
     assert gathered.totals["results"] == sorted(gathered.totals["results"])
-    assert (gathered.sums["announced"] > 0) == closings
+    assert (gathered.sums["propagated"] > 0) == punctuations
     assert gathered.seconds > 0

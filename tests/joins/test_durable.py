@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracle import Row, Scenario, Side, bag, expected, expected_state, lively, scenarios, step, stored
+from lab.joins.limits import LIMITS, limits
+from lab.joins.oracle import Row, Scenario, Side, bag, expected, expected_state, lively, scenarios, step, stored
 from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
-from watersmeet.joins.reference import Tuple
+from watersmeet.joins.reference.definition import Tuple
 from watersmeet.model.batches import Batch
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import log, segments, stream_state, value_lists
+from watersmeet.state import stream_state
 from watersmeet.state.arrays import MappedArrays
-
-#: What is small on purpose, so that a few rows are enough to slice, merge and compact.
-LIMITS: dict[str, dict[tuple[Any, str], int]] = {
-    "as it is": {},
-    "a row a segment": {(segments, "SEGMENT_BYTES"): 1, (value_lists, "CHUNK"): 2},
-    "merging": {(stream_state, "MAX_SMALL_SEGMENTS"): 1},
-    "compacting": {(stream_state, "SMALL_BYTES"): 0},
-    "all of it": {
-        (segments, "SEGMENT_BYTES"): 64,
-        (stream_state, "MAX_SMALL_SEGMENTS"): 3,
-        (stream_state, "SMALL_BYTES"): 700,
-        (value_lists, "CHUNK"): 1,
-        (log, "REMEMBERED_VERSIONS"): 3,
-    },
-}
-
-
-@contextmanager
-def limits(name: str) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for (module, constant), value in LIMITS[name].items():
-            patch.setattr(module, constant, value)
-        yield
+from watersmeet.state.durable import log
 
 
 class Shard:
@@ -52,7 +29,7 @@ class Shard:
         self.query = scenario.query()
         self.store = log.MemoryStore()
         self.header = log.begin(self.query)
-        self.join = HashJoin(self.query).start()
+        self.join = HashJoin().start(self.query)
 
     def step(self, batches: list[Batch]) -> list[Row]:
         results = step(self.join, batches)
@@ -69,7 +46,7 @@ class Shard:
         return header
 
     def rebuilt(self, arrays: MappedArrays | None = None) -> RunningHashJoin:
-        join = HashJoin(self.query).start(arrays)
+        join = HashJoin().start(self.query, arrays)
         log.rebuild(join, self.header, self.store)
         return join
 
@@ -83,7 +60,7 @@ class Shard:
 
 
 def state(join: RunningHashJoin) -> tuple[Any, ...]:
-    return (tuple(join.progress), bag(stored(join, 0)), bag(stored(join, 1)))
+    return (tuple(join.watermarks), bag(stored(join, 0)), bag(stored(join, 1)))
 
 
 @pytest.mark.parametrize("name", LIMITS)
@@ -131,7 +108,7 @@ def test_a_copy_that_is_behind_catches_up(name: str, scenario: Scenario, data: s
 def test_mapped_arrays_change_nothing(scenario: Scenario, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shard = Shard(scenario)
-        shard.join = HashJoin(shard.query).start(MappedArrays(Path(folder)))
+        shard.join = HashJoin().start(shard.query, MappedArrays(Path(folder)))
         for n, results in enumerate(expected(scenario)):
             if data.draw(st.booleans(), label="restart"):
                 place = Path(folder) / str(n)
@@ -201,7 +178,7 @@ def test_a_join_rebuilt_from_the_first_header_is_a_new_one() -> None:
     scenario = steady(1)
     shard = Shard(scenario)
     shard.join = shard.rebuilt()
-    assert shard.join.progress == HashJoin(shard.query).start().progress
+    assert shard.join.watermarks == HashJoin().start(shard.query).watermarks
     assert len(shard.step(scenario.batches(0))) == 4
 
 

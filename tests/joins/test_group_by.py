@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.naive_groups import (
+from lab.joins.naive_groups import (
     BY,
     Feed,
     NaiveGroups,
@@ -27,14 +27,18 @@ from tests.joins.naive_groups import (
     some_aggregates,
     windows,
 )
-from watersmeet.joins.aggregates import Fold
-from watersmeet.joins.group_by import GroupedJoin, GroupsOf, Partials
+from watersmeet.joins import Join
+from watersmeet.joins.group_by.aggregates import Fold
+from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf, Partials
 from watersmeet.joins.pwjoin import PWJoin
-from watersmeet.joins.reference import Tuple, window_join
-from watersmeet.model.batches import AFTER_ALL, no_rows
-from watersmeet.model.grouping import Bucket, GroupedQuery
-from watersmeet.state import cache, groups, log, stream_state
+from watersmeet.joins.reference.definition import Tuple, window_join
+from watersmeet.model.batches import AFTER_ALL, Batch, no_rows
+from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
+from watersmeet.model.queries import StreamSpec
+from watersmeet.model.windows import TimeWindow
+from watersmeet.state import stream_state
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.durable import cache, log, parts
 
 
 @pytest.mark.parametrize("by", BY)
@@ -42,18 +46,18 @@ from watersmeet.state.arrays import MappedArrays
 @given(feed=feeds(nulls=True), w=windows(), how=st.sampled_from(["inner", "left", "right", "full"]), data=st.data())
 def test_groups_are_those_of_a_naive_group_by(by: str, feed: Feed, w: Any, how: str, data: st.DataObject) -> None:
     q = query(BY[by], w, how, data.draw(st.sampled_from(["final", "update"])), data.draw(some_aggregates()))
-    join, plain, expected = GroupedJoin(PWJoin(q.join), q), PWJoin(q.join).start(), NaiveGroups(q)
+    join, plain, expected = GroupedJoin(Join(q.join, PWJoin()), q), PWJoin().start(q.join), NaiveGroups(q)
     running, store, header = join.start(), log.MemoryStore(), log.begin(q)
     results: list[Row] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "MOST_PIECES", data.draw(st.sampled_from([1, 2, 32])))
+        patch.setattr(parts, "MOST_PIECES", data.draw(st.sampled_from([1, 2, 32])))
         patch.setattr(stream_state, "MAX_SMALL_SEGMENTS", data.draw(st.sampled_from([1, 64])))
         for n in range(len(feed)):
             news = rows_of(list(plain.step(feed.batches(n))))
             results += news
-            ended = plain.output_progress() >= AFTER_ALL
+            ended = plain.output_watermark() >= AFTER_ALL
             out = groups_of(list(running.step(feed.batches(n))), q)
-            assert bag(out) == bag(expected.step(news, plain, plain.progress, ended))
+            assert bag(out) == bag(expected.step(news, plain, plain.watermarks, ended))
             assert bag(open_groups(running)) == bag([expected.read(g) for g in expected.open])
             assert running.counters.open_groups == len(expected.open)
             behind, token = rebuilt(join, header, store), header.token
@@ -77,7 +81,7 @@ def reference(feed: Feed, q: GroupedQuery) -> list[Row]:
 @given(feed=feeds(), w=windows())
 def test_mapped_working_states_change_nothing(feed: Feed, w: Any) -> None:
     q = query(BY["key and bucket"], w)
-    join, plain, expected = GroupedJoin(PWJoin(q.join), q), PWJoin(q.join).start(), NaiveGroups(q)
+    join, plain, expected = GroupedJoin(Join(q.join, PWJoin()), q), PWJoin().start(q.join), NaiveGroups(q)
     store, header = log.MemoryStore(), log.begin(q)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -88,8 +92,8 @@ def test_mapped_working_states_change_nothing(feed: Feed, w: Any) -> None:
                 assert cache.load(running, folder)
             out = groups_of(list(running.step(feed.batches(n))), q)
             news = rows_of(list(plain.step(feed.batches(n))))
-            ended = plain.output_progress() >= AFTER_ALL
-            assert bag(out) == bag(expected.step(news, plain, plain.progress, ended))
+            ended = plain.output_watermark() >= AFTER_ALL
+            assert bag(out) == bag(expected.step(news, plain, plain.watermarks, ended))
             header = log.commit(running, header, store)
             cache.save(running, folder)
 
@@ -106,7 +110,7 @@ def test_groups_behind_a_shuffle(feed: Feed, w: Any, data: st.DataObject) -> Non
         emit,
         data.draw(some_aggregates()),
     )
-    plain, expected, fold = PWJoin(q.join).start(), NaiveGroups(q), Fold(q)
+    plain, expected, fold = PWJoin().start(q.join), NaiveGroups(q), Fold(q)
     running, store, header = GroupsOf(q, 2).start(), log.MemoryStore(), log.begin(q)
     said: dict[int, Sequence[int]] = {}
     for n in range(len(feed)):
@@ -114,11 +118,11 @@ def test_groups_behind_a_shuffle(feed: Feed, w: Any, data: st.DataObject) -> Non
         partials = [fold.partials(t) for t in tables]
         rows = pa.concat_tables(partials).combine_chunks().to_batches() if partials else []
         silent = data.draw(st.sampled_from([None, 0, 1]))
-        spoke = {shard: tuple(plain.progress) for shard in (0, 1) if shard != silent}
+        spoke = {shard: tuple(plain.watermarks) for shard in (0, 1) if shard != silent}
         said |= spoke
-        progress = [min(p) for p in zip(*said.values(), strict=True)] if len(said) == 2 else running.progress
+        progress = [min(p) for p in zip(*said.values(), strict=True)] if len(said) == 2 else running.watermarks
         ended = min(progress) >= AFTER_ALL
-        batch = Partials(rows[0] if rows else no_rows(fold.schema), said=tuple(spoke.items()))
+        batch = Partials(rows[0] if rows else no_rows(fold.schema), watermarks=tuple(spoke.items()))
         out = groups_of(list(running.step([batch])), q)
         assert bag(out) == bag(expected.step(rows_of(tables), None, progress, ended))
         assert bag(open_groups(running)) == bag([expected.read(g) for g in expected.open])
@@ -126,3 +130,16 @@ def test_groups_behind_a_shuffle(feed: Feed, w: Any, data: st.DataObject) -> Non
         if data.draw(st.booleans(), label="restart"):
             running = GroupsOf(q, 2).start()
             log.rebuild(running, header, store)
+
+
+def test_an_event_time_that_is_the_key_may_have_another_name_in_each_stream() -> None:
+    specs = [
+        StreamSpec(s, pa.schema([(f"{s}_ts", pa.int64()), (s, pa.int64())]), f"{s}_ts", (f"{s}_ts",), TimeWindow(5))
+        for s in "ab"
+    ]
+    aggregates = (("first", Aggregate("first", "b")), ("n", Aggregate("count")))
+    query = GroupedQuery(tuple(specs), group_by=GroupBy((Bucket("a_ts", 10, "from"),), aggregates, "update"))
+    join = GroupedJoin(Join(query.join, PWJoin()), query).start()
+    rows = [pa.record_batch([[1, 2], [10 * n, 10 * n + 1]], schema=s.schema) for n, s in enumerate(specs)]
+    found = pa.concat_tables(join.step([Batch.of(r, s.time) for r, s in zip(rows, specs, strict=True)]))
+    assert found.to_pylist() == [{"from": 0, "first": 10, "n": 2}]

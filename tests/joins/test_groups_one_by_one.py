@@ -11,30 +11,32 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.joins.naive_groups import Feed, Row, bag, groups_of, open_groups, query, rebuilt, rows_of
+from lab.joins.naive_groups import Feed, Row, bag, groups_of, open_groups, query, rebuilt, rows_of
 from watersmeet.errors import ColumnError, QueryError, WatersmeetError
-from watersmeet.joins.group_by import GroupedJoin
+from watersmeet.joins import Join
+from watersmeet.joins.group_by.operator import GroupedJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
-from watersmeet.model.punctuations import Closings, End, Heartbeat, Punctuation, Range, Value
+from watersmeet.model.punctuations import BatchPunctuations, End, Heartbeat, Punctuation, Range, Value
 from watersmeet.model.queries import StreamSpec
 from watersmeet.model.windows import TimeWindow, Unbounded
-from watersmeet.state import groups, log
+from watersmeet.state.durable import log, parts
+from watersmeet.state.gone_rows import GoneRows
 
 
 def script(
     q: GroupedQuery, *steps: tuple[Sequence[Row], Sequence[Row], Sequence[Punctuation], list[Row], list[Row]]
 ) -> None:
     """Each step: rows of a, rows of b, punctuations of both, groups that come out, groups that stay."""
-    running = GroupedJoin(PWJoin(q.join), q).start()
+    running = GroupedJoin(Join(q.join, PWJoin()), q).start()
     store, header = log.MemoryStore(), log.begin(q)
     for a, b, said, out, stay in steps:
         feed = Feed(((tuple(a),), (tuple(b),)), ((tuple(said),), (tuple(said),)))
         assert sorted(groups_of(list(running.step(feed.batches(0))), q)) == sorted(out)
         assert sorted(open_groups(running)) == sorted(stay)
         header = log.commit(running, header, store)
-        running = rebuilt(GroupedJoin(PWJoin(q.join), q), header, store)
+        running = rebuilt(GroupedJoin(Join(q.join, PWJoin()), q), header, store)
 
 
 def test_a_key_ends_its_group_a_range_those_inside_and_the_end_all() -> None:
@@ -85,13 +87,15 @@ def test_null_is_a_group_of_its_own_and_in_no_range(kind: pa.DataType) -> None:
         StreamSpec(n, schema, f"{n}_ts", ("k",), TimeWindow(5)) for n, schema in zip("ab", schemas, strict=True)
     )
     q = GroupedQuery(streams, "full", group_by=GroupBy(("k",), (("n", Aggregate("count")),)))
-    running, store, headers = GroupedJoin(PWJoin(q.join), q).start(), log.MemoryStore(), [log.begin(q)]
+    running, store, headers = GroupedJoin(Join(q.join, PWJoin()), q).start(), log.MemoryStore(), [log.begin(q)]
 
     def step(keys: Sequence[Any], time: int, *said: Punctuation) -> list[Row]:
         batches = []
         for n, schema in zip("ab", schemas, strict=True):
             rows = pa.record_batch([pa.array(keys, kind), pa.array([time] * len(keys), pa.int64())], schema=schema)
-            batches.append(Batch.of(rows, f"{n}_ts", closings=Closings.of(said, pa.schema([schema.field("k")]))))
+            batches.append(
+                Batch.of(rows, f"{n}_ts", punctuations=BatchPunctuations.of(said, pa.schema([schema.field("k")])))
+            )
         out = rows_of(list(running.step(batches)))
         headers.append(log.commit(running, headers[-1], store))
         return out
@@ -106,7 +110,7 @@ def test_null_is_a_group_of_its_own_and_in_no_range(kind: pa.DataType) -> None:
 def test_what_is_written_follows_the_batch() -> None:
     """Ten thousand groups are held; a batch that changes one writes one, and says which row is gone."""
     q = query(("k",), (TimeWindow(10), TimeWindow(10)), names=["n"])
-    join = GroupedJoin(PWJoin(q.join), q)
+    join = GroupedJoin(Join(q.join, PWJoin()), q)
     running, store, header = join.start(), log.MemoryStore(), log.begin(q)
     many = tuple((k, 5, None, None) for k in range(10_000))
     sizes = []
@@ -118,13 +122,13 @@ def test_what_is_written_follows_the_batch() -> None:
         sizes.append(sum(e.size for e in header.segments if e.id not in known))
     assert len(running.groups.state) == 10_000
     assert max(sizes[1:]) < sizes[0] / 10
-    assert sum(e.kind == groups.GONE for e in header.segments) <= groups.MOST_PIECES
+    assert sum(e.kind == GoneRows.kind for e in header.segments) <= parts.MOST_PIECES
     assert bag(open_groups(rebuilt(join, header, store))) == bag(open_groups(running))
 
 
 def test_a_sum_that_does_not_fit_is_an_error() -> None:
     q = query(("k",), (TimeWindow(10), TimeWindow(10)), names=["sum_i"])
-    running = GroupedJoin(PWJoin(q.join), q).start()
+    running = GroupedJoin(Join(q.join, PWJoin()), q).start()
     said = ((Punctuation(End(), 5),),)
     feed = Feed(((((1, 5, None, 2**62),),), (((1, 5, None, None),) * 2,)), (said, said))
     with pytest.raises(WatersmeetError, match="`sum_i`, the sum of `i`, is too large for int64 in a group"):
@@ -133,7 +137,7 @@ def test_a_sum_that_does_not_fit_is_an_error() -> None:
 
 def test_definitions_pickle_and_differ_by_their_groups() -> None:
     q = query(("k",), (TimeWindow(10), TimeWindow(10)))
-    join = GroupedJoin(PWJoin(q.join), q)
+    join = GroupedJoin(Join(q.join, PWJoin()), q)
     assert pickle.loads(pickle.dumps(join)) == join
     other = query(("k", "s"), (TimeWindow(10), TimeWindow(10)))
     assert len({q.digest(), other.digest(), q.join.digest()}) == 3
@@ -146,7 +150,7 @@ W = (TimeWindow(10), TimeWindow(10))
 
 def test_groups_that_no_punctuation_ends_are_refused() -> None:
     with pytest.raises(
-        QueryError, match=r"no punctuation ends values of k .`a`, `b` would have to say so.*never be final"
+        QueryError, match=r"no punctuation ends values of k .`a`, `b` would have to close them.*never be final"
     ):
         query(("k",), W).refuse_endless((False, False))
     with pytest.raises(QueryError, match=r'Hint: .*wm.bucket\("a_ts", "1 minute"\).*emit="update"'):

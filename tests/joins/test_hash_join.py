@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracle import (
+from lab.joins.oracle import (
     KEYS,
     Scenario,
     Side,
@@ -20,17 +20,18 @@ from tests.oracle import (
     stored,
 )
 from watersmeet.errors import QueryError
+from watersmeet.joins import Join
 from watersmeet.joins.hash_join import HashJoin
-from watersmeet.joins.reference import Tuple
+from watersmeet.joins.reference.definition import Tuple
 from watersmeet.kernels import hashing
-from watersmeet.kernels import lists as kernel
+from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow, Unbounded
 
 
 def run(scenario: Scenario) -> list[list[tuple[object, ...]]]:
-    join = HashJoin(scenario.query()).start()
+    join = HashJoin().start(scenario.query())
     return [step(join, scenario.batches(n)) for n in range(len(scenario))]
 
 
@@ -53,7 +54,7 @@ def test_key_columns_may_have_one_name_and_hold_the_time() -> None:
     a = StreamSpec("a", schema.append(pa.field("x", pa.string())), "ts", ("k", "ts"), TimeWindow(5))
     b = StreamSpec("b", schema, "ts", ("k", "ts"), TimeWindow(5))
     for streams, row in (((a, b), (1, 7, "x")), ((b, a), (1, 7, "x"))):
-        join = HashJoin(JoinQuery(streams)).start()
+        join = HashJoin().start(JoinQuery(streams))
         rows = {
             "a": pa.RecordBatch.from_pylist([{"k": 1, "ts": 7, "x": "x"}, {"k": 1, "ts": 8, "x": "y"}], a.schema),
             "b": pa.RecordBatch.from_pylist([{"k": 1, "ts": 7}, {"k": 2, "ts": 8}], b.schema),
@@ -71,20 +72,20 @@ def test_forgetting_by_the_numbers_of_the_docstring() -> None:
     a = Side(TimeWindow(10), 0, (tuples(22, 23, 24, 25), ()))
     b = Side(TimeWindow(0), 2, ((), tuples(36)))
     scenario = Scenario("int64", pa.int64(), (a, b))
-    join = HashJoin(scenario.query()).start()
+    join = HashJoin().start(scenario.query())
     assert step(join, scenario.batches(0)) == []
     assert [row[0] for row in stored(join, 0)] == [22, 23, 24, 25]
     assert step(join, scenario.batches(1)) == []
-    assert join.progress == [25, 34]
+    assert join.watermarks == [25, 34]
     assert [row[0] for row in stored(join, 0)] == [24, 25]
     assert [row[0] for row in stored(join, 1)] == [36]
-    assert (join.counters.inserted, join.counters.invalidated, join.counters.stored) == (1, 2, 3)
+    assert (join.counters.inserted, join.counters.expired, join.counters.stored) == (1, 2, 3)
 
 
 def test_the_end_of_a_stream_empties_the_other() -> None:
     side = Side(Unbounded(), 0, ((Tuple(1, (0,), 0),), ()))
     scenario = Scenario("int64", pa.int64(), (side, replace(side, ends_after=1)))
-    join = HashJoin(scenario.query()).start()
+    join = HashJoin().start(scenario.query())
     assert len(step(join, scenario.batches(0))) == 1
     assert [len(s) for s in join.streams] == [1, 1]
     step(join, scenario.batches(1))
@@ -96,7 +97,7 @@ def test_the_end_of_a_stream_empties_the_other() -> None:
 
 def test_counters_have_names() -> None:
     scenario = Scenario("int64", pa.int64(), (Side(TimeWindow(0), 0, ((Tuple(1, (0,), 0),),)),) * 2)
-    join = HashJoin(scenario.query()).start()
+    join = HashJoin().start(scenario.query())
     step(join, scenario.batches(0))
     happened = {name: n for name, n in join.counters.as_dict().items() if n}
     assert happened == {"rows_in": 2, "probed": 1, "results": 1, "inserted": 2, "stored": 2}
@@ -108,12 +109,12 @@ def test_counters_have_names() -> None:
 def test_other_joins_are_refused() -> None:
     one, other = Scenario("int64", pa.int64(), (Side(TimeWindow(1), 0, ()),) * 2).query().streams
     with pytest.raises(
-        QueryError, match=r'^the hash join computes inner joins of two streams; asked for "left" of 2\.$'
+        QueryError, match=r'^"hash" computes inner joins of two streams; got "left" of 2\.\nHint: .*pwjoin'
     ):
-        HashJoin(JoinQuery((one, other), "left"))
+        Join(JoinQuery((one, other), "left"), HashJoin())
     third = StreamSpec("c", pa.schema([("ts", pa.int64()), ("k", pa.int64())]), "ts", ("k",), TimeWindow(1))
-    with pytest.raises(QueryError, match=r'asked for "inner" of 3\.$'):
-        HashJoin(JoinQuery((one, other, third)))
+    with pytest.raises(QueryError, match=r'got "inner" of 3\.\nHint: .*general_lazy'):
+        Join(JoinQuery((one, other, third)), HashJoin())
 
 
 @pytest.mark.parametrize("kind", KEYS)

@@ -5,64 +5,25 @@ from __future__ import annotations
 import tempfile
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.scripts import Comparison, Script, scripts
-from tests.joins.test_durable import LIMITS
-from tests.joins.test_forgetting import cuts, honest, remember, run, silent
-from tests.joins.test_pwjoin import small
-from tests.oracle import KEYS, all_windows, bag, step, stored
-from watersmeet.joins import Join, multiway, plan
-from watersmeet.joins.multiway import RunningMultiway
-from watersmeet.model.queries import JoinQuery
+from lab.joins.limits import LIMITS, limit_retention, small
+from lab.joins.multiway_scripts import ALGORITHMS, EVERY, intervals, of, operator
+from lab.joins.oracle import KEYS, all_windows, bag, step, stored
+from lab.joins.scripts import Comparison, follow
+from lab.joins.valid_streams import cuts, run, unpunctuated, valid_stream
+from watersmeet.joins import multiway, plan
 from watersmeet.model.windows import RowsWindow, TimeWindow
-from watersmeet.state import cache, keys, log
+from watersmeet.state import keys
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.durable import cache, log
 
-ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "general_lazy": ("general_lazy", {}),
-    "general_lazy-scan": ("general_lazy", {"index": "scan"}),
-    "naive_multiway": ("naive_multiway", {}),
-    "naive_multiway-scan": ("naive_multiway", {"index": "scan"}),
-    "eager": ("eager", {}),
-    "eager-scan": ("eager", {"index": "scan"}),
-    "lazy": ("lazy", {}),
-    "lazy-scan": ("lazy", {"index": "scan"}),
-    "hybrid": ("hybrid", {"index": ("b",)}),
-    "hybrid-two": ("hybrid", {"index": ("a", "b")}),
-}
-#: How long results are put off: not at all, or until progress has come to the next multiple.
-EVERY = [None, 1, 4, 10]
 STREAMS = [2, 3, 4, 5]
 
 few = settings(max_examples=max(10, settings().max_examples // 4))
-inner = st.just("inner")
-
-
-def operator(name: str, query: JoinQuery, every: int | None = None) -> Join:
-    algorithm, options = ALGORITHMS[name]
-    return plan(query, algorithm, **options, **({"every": every} if every is not None else {}))
-
-
-def intervals(name: str) -> st.SearchStrategy[int | None]:
-    """How long the operator may put results off."""
-    return st.sampled_from(EVERY if ALGORITHMS[name][0] in ("lazy", "general_lazy", "hybrid") else [None])
-
-
-def of(streams: int, **more: Any) -> st.SearchStrategy[Script]:
-    """Few tuples where there are many streams: the reference looks at every combination."""
-    rows, batches = {2: (5, 5), 3: (4, 5), 4: (3, 4)}.get(streams, (2, 4))
-    return scripts(how=inner, streams=streams, **{"rows": rows, "batches": batches} | more)
-
-
-def follow(script: Script, join: RunningMultiway) -> None:
-    comparison = Comparison(script, join.every)
-    for n in range(len(script.batches)):
-        comparison.step(join, n)
 
 
 @pytest.mark.parametrize("streams", STREAMS)
@@ -97,11 +58,11 @@ def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(
     name: str, streams: int, data: st.DataObject
 ) -> None:
     kind, every = data.draw(st.sampled_from(sorted(KEYS))), data.draw(intervals(name))
-    flat = [data.draw(honest(kind, all_windows())) for _ in range(streams)]
+    flat = [data.draw(valid_stream(kind, all_windows())) for _ in range(streams)]
     one, another = (data.draw(cuts(flat, "inner", kind)) for _ in range(2))
     results = run(one, operator(name, one.query(), every=every).start())
     assert results == run(another, operator(name, another.query(), every=every).start())
-    mute = silent(one)
+    mute = unpunctuated(one)
     assert results == run(mute, operator(name, mute.query(), every=every).start())
 
 
@@ -110,9 +71,9 @@ def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(
 def test_forgetting_changes_no_result_and_brings_nothing_back(every: int | None, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(KEYS)))
     window = st.integers(0, 12).map(TimeWindow) | st.builds(RowsWindow, st.integers(1, 3), st.booleans())
-    script = data.draw(cuts([data.draw(honest(kind, window)) for _ in range(3)], "inner", kind))
+    script = data.draw(cuts([data.draw(valid_stream(kind, window)) for _ in range(3)], "inner", kind))
     with pytest.MonkeyPatch.context() as patch:
-        remember(patch, 1, 1)
+        limit_retention(patch, 1, 1)
         join, out = plan(script.query(), "general_lazy", every=every).start(), []
         store, header = log.MemoryStore(), log.begin(script.query())
         for n in range(len(script.batches)):
@@ -122,7 +83,7 @@ def test_forgetting_changes_no_result_and_brings_nothing_back(every: int | None,
             join = plan(script.query(), "general_lazy", every=every).start()
             log.rebuild(join, header, store)
             assert [bag(stored(join, i)) for i in range(len(join.streams))] == before
-    assert bag(out) == run(silent(script), plan(silent(script).query(), "general_lazy").start())
+    assert bag(out) == run(unpunctuated(script), plan(unpunctuated(script).query(), "general_lazy").start())
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.scripts import NAMES, Comparison, Script, scripts
-from tests.joins.test_forgetting import remember
-from tests.joins.test_multiway import ALGORITHMS, follow, inner, intervals, of, operator
-from tests.oracle import all_windows, bag, canonical, key_names, rows_of, step, stored
+from lab.joins.limits import limit_retention
+from lab.joins.multiway_scripts import ALGORITHMS, inner, intervals, of, operator
+from lab.joins.oracle import all_windows, bag, canonical, key_names, rows_of, step, stored
+from lab.joins.scripts import NAMES, Comparison, Script, follow, scripts
 from watersmeet.errors import ColumnError, QueryError, WindowError
-from watersmeet.joins import JOINS, multiway, plan
-from watersmeet.joins.reference import Tuple
-from watersmeet.joins.reference_rules import News
+from watersmeet.joins import REGISTRY, multiway, plan
+from watersmeet.joins.reference.definition import Tuple
+from watersmeet.joins.reference.rules import Elements
 from watersmeet.model.batches import Batch, no_rows
-from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import Punctuation, Unique, Value
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
-from watersmeet.state import log, segments
+from watersmeet.query.predicate_parser import parse
+from watersmeet.state import segments
+from watersmeet.state.durable import log
 
 #: Joins of two streams whose results may be texts.
 TEXTUAL = ("hash", "pwjoin", "nested_loop", "general_lazy")
@@ -51,7 +52,7 @@ def rows(s: StreamSpec, *tuples: tuple[int, int | None, int], ended: bool = Fals
 @few
 @given(data=st.data())
 def test_all_results_are_those_of_duckdb(name: str, streams: int, data: st.DataObject) -> None:
-    script = data.draw(of(streams, kind=st.just("int64"), window=all_windows(), promising=False).map(without_words))
+    script = data.draw(of(streams, kind=st.just("int64"), window=all_windows(), punctuated=False).map(without_words))
     join = operator(name, script.query(), every=data.draw(intervals(name))).start()
     out = [row for n in range(len(script.batches)) for row in step(join, engine(script, n))]
     out += step(join, [Batch(no_rows(s.schema), None, ended=True) for s in script.query().streams])
@@ -65,7 +66,7 @@ def engine(script: Script, n: int) -> list[Batch]:
 
 def without_words(script: Script) -> Script:
     """The same, said nothing: no punctuation, no end, and silence means nothing."""
-    batches = tuple(tuple(News(n.tuples) for n in news) for news in script.batches)
+    batches = tuple(tuple(Elements(n.tuples) for n in news) for news in script.batches)
     return replace(script, batches=batches, idle_after=(None,) * len(script.windows))
 
 
@@ -210,7 +211,7 @@ def test_what_is_suppressed_is_counted(name: str, most: int, chunk: int, data: s
 @given(data=st.data(), interval=st.sampled_from([2, 7]))
 def test_expiration_may_wait(name: str, interval: int, data: st.DataObject) -> None:
     """What is stored beyond what the rules keep is stale, counted, and has left its window since the last multiple."""
-    script = without_words(data.draw(of(3, window=all_windows(), promising=False)))
+    script = without_words(data.draw(of(3, window=all_windows(), punctuated=False)))
     algorithm, options = ALGORITHMS[name]
     join = plan(script.query(), algorithm, expiration=interval, **options).start()
     comparison = Comparison(script)
@@ -279,7 +280,7 @@ def test_equal_rows_may_stand_in_a_window_of_rows(data: st.DataObject) -> None:
         tuple(replace(n, tuples=tuple(replace(t, row=t.row % 2) for t in n.tuples)) for n in news)
         for news in script.batches
     )
-    script = without_words(replace(script, batches=doubled, promises=((), (), ())))
+    script = without_words(replace(script, batches=doubled, constraints=((), (), ())))
     follow(script, plan(script.query(), "general_lazy").start())
 
 
@@ -308,20 +309,20 @@ def test_three_streams_and_a_dead_value() -> None:
     comparison = Comparison(script)
     join = plan(script.query(), "general_lazy").start()
     story = [
-        (News((Tuple(1, (7,), 0), Tuple(1, (8,), 1))), News((Tuple(2, (7,), 0),)), News()),
+        (Elements((Tuple(1, (7,), 0), Tuple(1, (8,), 1))), Elements((Tuple(2, (7,), 0),)), Elements()),
         # c holds no 8 and says that none will come: 8 is dead, though b has not closed it
-        (News(), News((Tuple(3, (8,), 1),)), News(said=(Punctuation(Value((8,)), 3),))),
+        (Elements(), Elements((Tuple(3, (8,), 1),)), Elements(punctuations=(Punctuation(Value((8,)), 3),))),
         # a's and b's 8 go unread from now on
-        (News((Tuple(4, (8,), 2),)), News((Tuple(4, (8,), 2),)), News((Tuple(4, (7,), 0),))),
+        (Elements((Tuple(4, (8,), 2),)), Elements((Tuple(4, (8,), 2),)), Elements((Tuple(4, (7,), 0),))),
     ]
     comparison.script = replace(script, batches=tuple(story))
-    kept, announced = [], []
+    kept, propagated = [], []
     for n in range(len(story)):
         comparison.step(join, n)
         kept.append([[row[1] for row in stored(join, i)] for i in range(3)])
-        announced.append([row for some in join.announced for row in rows_of(some)])
+        propagated.append([row for some in join.propagated for row in rows_of(some)])
     assert kept == [[[7, 8], [7], []], [[7], [7], []], [[7], [7], [7]]]
-    assert announced == [[], [(8,)], []]
+    assert propagated == [[], [(8,)], []]
     assert (join.counters.purged, join.counters.dead) == (0, 2)
 
 
@@ -338,8 +339,8 @@ def test_a_closed_key_of_which_a_tuple_waits_is_not_dead_when_it_is_merged_into_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """b closes its keys 1, 2, 3 by showing them, and may remember one: they become a range while they wait."""
-    remember(monkeypatch, 1, 1)
-    a, b = spec(0, TimeWindow(9)), spec(1, TimeWindow(9), promises=(Unique(),))
+    limit_retention(monkeypatch, 1, 1)
+    a, b = spec(0, TimeWindow(9)), spec(1, TimeWindow(9), constraints=(Unique(),))
     join = plan(JoinQuery((a, b)), "general_lazy", every=10).start()
     assert step(join, [rows(a), rows(b, (1, 1, 0), (2, 2, 0), (3, 3, 0))]) == []
     assert step(join, [rows(a, (4, 2, 0)), rows(b)]) == []
@@ -373,8 +374,8 @@ def three(**more: Any) -> JoinQuery:
         ({"order": (0, 1)}, r"`order` is \(0, 1\); it names each of the 3 streams once"),
         ({"order": (0, 1, 1)}, r"`order` is \(0, 1, 1\); it names"),
         ({"order": ((1, 2), (0, 2), (0, 2))}, r"`order` is \(\(1, 2\), .*all others"),
-        ({"every": 0}, "`every` is 0; it is a number of microseconds from 1 on"),
-        ({"expiration": -1}, "`expiration` is -1; it is a number of microseconds"),
+        ({"every": 0}, "`every` is 0 seconds; it is a duration of a microsecond or more, or None"),
+        ({"expiration": -1}, "`expiration` is -1 microsecond; it is a duration of a microsecond"),
         ({"index": "tree"}, "`index` is 'tree'; a window is looked through by one of hash, scan"),
         ({"max_matches_per_row": 0}, "`max_matches_per_row` is 0; it is a whole number from 1 on"),
     ],
@@ -399,7 +400,7 @@ def test_hybrid_is_told_streams(index: Any) -> None:
 def test_several_streams_are_joined_inner() -> None:
     with pytest.raises(QueryError, match=r'^`how` is "left" and there are 3 streams; .*\nHint: '):
         three(how="left")
-    with pytest.raises(QueryError, match=r'^a multi-way join is an inner join; asked for "left".\nHint: '):
+    with pytest.raises(QueryError, match=r'^"lazy" computes inner joins of two to 8 .*; got "left" of 2.\nHint: '):
         plan(JoinQuery(tuple(spec(i, TimeWindow(1)) for i in range(2)), "left"), "lazy")
 
 
@@ -409,8 +410,11 @@ def test_nine_streams_are_too_many() -> None:
         for i in range(9)
     )
     for name in ("naive_multiway", "eager", "lazy", "general_lazy", "hybrid"):
-        assert name in JOINS
-        with pytest.raises(QueryError, match=r"^9 streams given; one join takes at most 8"):
+        assert name in REGISTRY
+        with pytest.raises(
+            QueryError,
+            match=rf'^"{name}" .* of two to 8 streams; got "inner" of 9.\nHint: join some',
+        ):
             plan(JoinQuery(nine), name)
 
 

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.scripts import Script, scripts
-from tests.joins.test_multiway import ALGORITHMS, operator
-from tests.oracle import Row, all_windows, bag, step
+from lab.joins.multiway_scripts import ALGORITHMS, operator
+from lab.joins.oracle import Row, all_windows, bag, step
+from lab.joins.scripts import Script, scripts
 from watersmeet.errors import StateMismatchError
 from watersmeet.joins import plan
-from watersmeet.joins.group_by import GroupedJoin
-from watersmeet.joins.reference import Tuple
-from watersmeet.joins.reference_rules import News
+from watersmeet.joins.group_by.operator import GroupedJoin
+from watersmeet.joins.reference.definition import Tuple
+from watersmeet.joins.reference.rules import Elements
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
-from watersmeet.model.predicate_parser import parse
 from watersmeet.model.queries import JoinQuery, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow
-from watersmeet.state import log
+from watersmeet.query.predicate_parser import parse
+from watersmeet.state.durable import log
 
 few = settings(max_examples=max(10, settings().max_examples // 4))
 
@@ -90,8 +90,8 @@ def test_a_group_waits_for_results_that_wait() -> None:
     """Buckets of 12, windows of 5, results every 10: at progress 17 no tuple can join a's bucket [0, 12) any more, but
     the result of time 12 comes at 20."""
 
-    def at(*times: int | None) -> tuple[News, ...]:
-        return tuple(News((Tuple(t, (1,), n),) if t is not None else ()) for n, t in enumerate(times))
+    def at(*times: int | None) -> tuple[Elements, ...]:
+        return tuple(Elements((Tuple(t, (1,), n),) if t is not None else ()) for n, t in enumerate(times))
 
     batches = (at(9, 9, 9), at(None, None, 12), at(17, 17, 17), at(20, 20, 20))
     script = Script("int64", "inner", (TimeWindow(5),) * 3, (0,) * 3, ((),) * 3, batches)
@@ -108,7 +108,7 @@ def test_a_group_waits_for_results_that_wait() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(10, None), (None, 10), (10, 20)])
 def test_how_long_results_wait_is_fixed_for_the_life_of_a_state(before: int | None, after: int | None) -> None:
-    news = tuple(News((Tuple(9, (1,), n),)) for n in range(3))
+    news = tuple(Elements((Tuple(9, (1,), n),)) for n in range(3))
     script = Script("int64", "inner", (TimeWindow(5),) * 3, (0,) * 3, ((),) * 3, (news,))
     query, store = script.query(), log.MemoryStore()
     join = plan(query, "lazy", every=before).start()
@@ -117,5 +117,6 @@ def test_how_long_results_wait_is_fixed_for_the_life_of_a_state(before: int | No
     same = plan(query, "lazy", every=before).start()
     log.rebuild(same, header, store)
     assert len(same.waiting[0]) == 1 if before else not same.waiting
-    with pytest.raises(StateMismatchError, match=f"`every` = {before}, this one has {after}"):
+    was, now = (f"{every} microseconds" if every else "none" for every in (before, after))
+    with pytest.raises(StateMismatchError, match=f"`every` = {was}, this one has {now}"):
         log.rebuild(plan(query, "lazy", every=after).start(), header, store)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracle import KEYS, canonical
+from lab.joins.oracle import KEYS, canonical
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.punctuations import Unique
@@ -32,7 +32,7 @@ def kept(q: JoinQuery, rows: list[tuple[Any, ...]]) -> set[int]:
     """Numbers of the tuples that are no violations."""
     schema = q.streams[0].schema
     batch = pa.record_batch([pa.array([r[c] for r in rows], f.type) for c, f in enumerate(schema)], schema=schema)
-    join = PWJoin(q).start()
+    join = PWJoin().start(q)
     list(join.step([Batch.of(batch, "a_ts"), Batch(no_rows(B.schema))]))
     return {r[2] for r in rows} - set(join.violations[0].column("n").to_pylist())
 

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from tests.joins.test_windowed_hash import query
+from lab.joins.plain_pairs import query
 from watersmeet.errors import QueryError
-from watersmeet.joins import plan
+from watersmeet.joins import Join, plan
+from watersmeet.joins.baselines.nested_loop import NestedLoopJoin
+from watersmeet.joins.baselines.windowed_hash import WindowedHashJoin
 from watersmeet.joins.hash_join import HashJoin
-from watersmeet.joins.nested_loop import NestedLoopJoin
-from watersmeet.joins.windowed_hash import WindowedHashJoin
 
 
 @pytest.mark.parametrize(
     ("algorithm", "options", "join"),
     [
-        ("hash", {}, HashJoin(query())),
-        ("hash", {"buckets": 7}, WindowedHashJoin(query(), 7, "probe_insert")),
-        ("hash", {"buckets": 7, "invalidation": "all"}, WindowedHashJoin(query(), 7, "all")),
-        ("windowed_hash", {"buckets": 7}, WindowedHashJoin(query(), 7)),
-        ("nested_loop", {}, NestedLoopJoin(query())),
+        ("hash", {}, Join(query(), HashJoin())),
+        ("hash", {"buckets": 7}, Join(query(), WindowedHashJoin(7, "probe_insert"))),
+        ("hash", {"buckets": 7, "invalidation": "all"}, Join(query(), WindowedHashJoin(7, "all"))),
+        ("windowed_hash", {"buckets": 7}, Join(query(), WindowedHashJoin(7))),
+        ("nested_loop", {}, Join(query(), NestedLoopJoin())),
     ],
 )
 def test_a_name_stands_for_a_join(algorithm: str, options: dict[str, Any], join: object) -> None:

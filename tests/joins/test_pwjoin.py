@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.scripts import ORDERED, Comparison, Script, scripts, unbounded
-from tests.joins.test_durable import LIMITS, limits
-from tests.oracle import KEYS
+from lab.joins.limits import LIMITS, small
+from lab.joins.oracle import KEYS
+from lab.joins.scripts import ORDERED, Comparison, Script, follow, scripts, unbounded
 from watersmeet.errors import ColumnError, QueryError, WindowError
-from watersmeet.joins import counting
+from watersmeet.joins import Join
 from watersmeet.joins.pjoin import PJoin
-from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
-from watersmeet.joins.reference_rules import News
+from watersmeet.joins.pwjoin import PWJoin
+from watersmeet.joins.reference.rules import Elements
 from watersmeet.model.punctuations import Punctuation, Range
 from watersmeet.model.queries import HOW, JoinQuery
 from watersmeet.model.windows import TimeWindow, Unbounded
-from watersmeet.state import cache, keys, log, remembered, unmatched
+from watersmeet.state import keys
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.durable import cache, log
 
 few = settings(max_examples=max(10, settings().max_examples // 5))
 some = settings(max_examples=max(20, settings().max_examples // 3))
-
-
-def follow(script: Script, join: RunningPWJoin | None = None) -> None:
-    comparison, join = Comparison(script), join or PWJoin(script.query()).start()
-    for n in range(len(script.batches)):
-        comparison.step(join, n)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -61,7 +53,7 @@ def test_ranges_of_every_ordered_kind(kind: str, data: st.DataObject) -> None:
 @few
 @given(script=scripts(window=unbounded()))
 def test_pjoin_is_pwjoin_without_windows(script: Script) -> None:
-    follow(script, PJoin(script.query()).start())
+    follow(script, PJoin().start(script.query()))
 
 
 @few
@@ -82,30 +74,12 @@ def test_the_sides_mirror(script: Script) -> None:
 # ---------------------------------------------------------------- lives of a state
 
 
-SMALL: dict[tuple[Any, str], int] = {
-    (remembered, "MOST_PIECES"): 2,
-    (remembered, "MERGED_FROM"): 1,
-    (remembered, "LONG_RUN"): 2,
-    (counting, "MOST_PIECES"): 2,
-    (unmatched, "MOST_MARKS"): 2,
-}
-
-
-@contextmanager
-def small(name: str) -> Iterator[None]:
-    """Limits of segments, of pieces of closings and of marks that a few batches reach."""
-    with limits(name), pytest.MonkeyPatch.context() as patch:
-        for (module, constant), value in SMALL.items():
-            patch.setattr(module, constant, value)
-        yield
-
-
 @pytest.mark.parametrize("name", LIMITS)
 @some
 @given(script=scripts(batches=7, rows=4), data=st.data())
 def test_a_restart_between_batches_changes_nothing(name: str, script: Script, data: st.DataObject) -> None:
     with small(name):
-        comparison, join = Comparison(script), PWJoin(script.query()).start()
+        comparison, join = Comparison(script), PWJoin().start(script.query())
         store, header = log.MemoryStore(), log.begin(script.query())
         for n in range(len(script.batches)):
             comparison.step(join, n)
@@ -114,7 +88,7 @@ def test_a_restart_between_batches_changes_nothing(name: str, script: Script, da
             header = log.Header.unpack(store.header)
             assert set(store.segments) == {entry.id for entry in header.segments}
             if data.draw(st.booleans(), label="restart"):
-                join = PWJoin(script.query()).start()
+                join = PWJoin().start(script.query())
                 log.rebuild(join, header, store)
                 for i in (0, 1):
                     comparison.check_state(join, i)
@@ -125,9 +99,9 @@ def test_a_restart_between_batches_changes_nothing(name: str, script: Script, da
 @given(script=scripts(batches=7, rows=4), data=st.data())
 def test_a_copy_that_is_behind_catches_up(name: str, script: Script, data: st.DataObject) -> None:
     with small(name):
-        comparison, join = Comparison(script), PWJoin(script.query()).start()
+        comparison, join = Comparison(script), PWJoin().start(script.query())
         store, header = log.MemoryStore(), log.begin(script.query())
-        copy, token = PWJoin(script.query()).start(), ""
+        copy, token = PWJoin().start(script.query()), ""
         for n in range(len(script.batches)):
             comparison.step(join, n)
             header = log.commit(join, header, store)
@@ -137,7 +111,7 @@ def test_a_copy_that_is_behind_catches_up(name: str, script: Script, data: st.Da
             elif data.draw(st.booleans(), label="catch up") and log.catch_up(copy, token, header, store):
                 for i in (0, 1):
                     comparison.check_state(copy, i)
-                join, copy, token = copy, PWJoin(script.query()).start(), ""  # and goes on from here
+                join, copy, token = copy, PWJoin().start(script.query()), ""  # and goes on from here
 
 
 @few
@@ -146,12 +120,12 @@ def test_a_working_state_is_picked_up_by_the_next_process(script: Script) -> Non
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store, header = log.MemoryStore(), log.begin(script.query())
-        comparison, join = Comparison(script), PWJoin(script.query()).start(MappedArrays(folder))
+        comparison, join = Comparison(script), PWJoin().start(script.query(), MappedArrays(folder))
         for n in range(len(script.batches)):
             comparison.step(join, n)
             header = log.commit(join, header, store)
             cache.save(join, folder)
-            join = PWJoin(script.query()).start(MappedArrays(folder))
+            join = PWJoin().start(script.query(), MappedArrays(folder))
             assert cache.load(join, folder)
             for i in (0, 1):
                 comparison.check_state(join, i)
@@ -163,24 +137,24 @@ def test_a_working_state_is_picked_up_by_the_next_process(script: Script) -> Non
 def test_two_streams_are_joined() -> None:
     specs = Script("int64", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ()).query().streams
     third = replace(specs[1], name="c", schema=pa.schema([("c_ts", pa.int64()), ("j0", pa.int64())]), time="c_ts")
-    with pytest.raises(QueryError, match=r"^PWJoin joins two streams; 3 given\.$"):
-        PWJoin(JoinQuery((*specs, third)))
+    with pytest.raises(QueryError, match=r'^"pwjoin" computes joins of two streams; got "inner" of 3\.\n'):
+        Join(JoinQuery((*specs, third)), PWJoin())
 
 
 def test_pjoin_knows_no_windows() -> None:
     query = Script("int64", "inner", (Unbounded(), TimeWindow(1)), (0, 0), ((), ()), ()).query()
     with pytest.raises(WindowError) as caught:
-        PJoin(query)
+        Join(query, PJoin())
     assert str(caught.value) == (
         '`pjoin` knows no windows, and stream `b` has one.\nHint: leave `window` out, or use algorithm="pwjoin".'
     )
 
 
 def test_a_range_of_several_columns_is_refused() -> None:
-    news = News(said=(Punctuation(Range(0, 1), 0),))
-    script = Script("two columns", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ((news, News()),))
+    news = Elements(punctuations=(Punctuation(Range(0, 1), 0),))
+    script = Script("two columns", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ((news, Elements()),))
     with pytest.raises(ColumnError) as caught:
-        list(PWJoin(script.query()).start().step([script.batch(0, i) for i in (0, 1)]))
+        list(PWJoin().start(script.query()).step([script.batch(0, i) for i in (0, 1)]))
     assert str(caught.value) == (
         "a range closes an interval of one key column; this join's key is 2 columns (int64, string).\n"
         "Hint: close single values, or join on one column of an ordered type."

@@ -6,23 +6,43 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 
-from tests.joins.scripts import Script, engine_batch
-from tests.oracle import step, stored
+from lab.joins.oracle import step, stored
+from lab.joins.scripts import Script, engine_batch
 from watersmeet.joins.pwjoin import PWJoin
-from watersmeet.joins.reference import Tuple
-from watersmeet.joins.reference_rules import News
-from watersmeet.model.punctuations import Clustered, End, Heartbeat, Ordered, Promise, Punctuation, Range, Unique, Value
+from watersmeet.joins.reference.definition import Tuple
+from watersmeet.joins.reference.rules import Elements
+from watersmeet.model.punctuations import (
+    Clustered,
+    Constraint,
+    End,
+    Heartbeat,
+    Ordered,
+    Pattern,
+    Punctuation,
+    Range,
+    Unique,
+    Value,
+)
 from watersmeet.model.windows import TimeWindow, Unbounded, Window
 
 
-def told(text: str) -> News:
-    """News from words such as those above."""
+def _finished(pattern: Pattern) -> list[Any]:
+    match pattern:
+        case Value(key):
+            return [key[0]]
+        case Range(low, high):
+            ends = {"low": low, "high" if pattern.high_closed else "below": high}
+            return [{name: end for name, end in ends.items() if end is not None}]
+    return []
+
+
+def told(text: str) -> Elements:
+    """Elements from words such as those above."""
     tuples: list[Tuple] = []
     said: list[Punctuation] = []
     for word in text.split():
@@ -37,7 +57,7 @@ def told(text: str) -> News:
             said.append(Punctuation(Value((word[1],)), int(word[2:])))
         else:
             tuples.append(Tuple(int(word[1:]), (None if word[0] == "-" else word[0],), len(tuples)))
-    return News(tuple(tuples), tuple(said))
+    return Elements(tuple(tuples), tuple(said))
 
 
 class Scene:
@@ -49,13 +69,13 @@ class Scene:
         *,
         windows: tuple[Window, Window] | int = 10,
         delays: tuple[int, int] = (0, 0),
-        a: tuple[Promise, ...] = (),
-        b: tuple[Promise, ...] = (),
+        a: tuple[Constraint, ...] = (),
+        b: tuple[Constraint, ...] = (),
         idle_after: tuple[int | None, int | None] = (None, None),
     ) -> None:
         both = (TimeWindow(windows), TimeWindow(windows)) if isinstance(windows, int) else windows
         self.script = Script("string", how, both, delays, (a, b), (), idle_after=idle_after)
-        self.join = PWJoin(self.script.query()).start()
+        self.join = PWJoin().start(self.script.query())
 
     def batch(self, a: str = "", b: str = "") -> list[str]:
         """Results in short: `x3 x5` is a pair, `x3 -` an unmatched row of a, `- x5` one of b."""
@@ -81,8 +101,7 @@ class Scene:
     @property
     def finished(self) -> list[Any]:
         """Keys and ranges that the output announces."""
-        said = [json.loads(text) for text in self.join.output_punctuations()]
-        return [s["key"][0] if "key" in s else s["range"] for s in said if "key" in s or "range" in s]
+        return [x for p in self.join.output_punctuations() for x in _finished(p)]
 
     @property
     def violations(self) -> list[str]:
@@ -158,7 +177,7 @@ def test_the_end_of_a_stream_frees_the_other() -> None:
     assert (scene.a, scene.b) == ("", "z1")
     assert scene.batch(a="x9") == ["x9 -"]
     assert scene.batch(a=".") == ["- z1"]
-    assert json.loads(scene.join.output_punctuations()[-1]) == {"end": True}
+    assert scene.join.output_punctuations()[-1] == End()
 
 
 # ---------------------------------------------------------------- ranges
@@ -225,7 +244,7 @@ def test_a_promise_that_comes_after_a_tuple_against_it_is_counted() -> None:
     scene = Scene(windows=100)
     scene.batch(a="x5 y5 z1")
     scene.batch(a="!x3 !z3 [y,y]4")
-    assert scene.join.promises[0].lies == 2
+    assert scene.join.punctuation_sets[0].keys.contradicted == 2
     assert scene.a == "z1 x5 y5", "what is in stays in"
     assert scene.batch(b="x5") == ["x5 x5"]
 
@@ -323,19 +342,19 @@ def test_output_progress_waits_for_unmatched_rows() -> None:
     inner, left = Scene(windows=10), Scene("left", windows=10)
     for scene, beat in ((inner, 8), (left, 3)):
         scene.batch(a="x3 y9", b="z8")
-        assert json.loads(scene.join.output_punctuations()[-1]) == {"heartbeat": beat}
+        assert scene.join.output_punctuations()[-1] == Heartbeat(beat)
 
 
 def test_time_of_the_broken_promise() -> None:
     scene = Scene(windows=100, delays=(5, 0))
     scene.batch(a="!x3 [y,y]4")
     scene.batch(a="x6")
-    assert scene.join.promised_at(0) == 3
+    assert scene.join.violated_at(0) == 3
     scene.batch(a="y6")
-    assert scene.join.promised_at(0) == 4
+    assert scene.join.violated_at(0) == 4
     scene.batch(a="w20")
     scene.batch(a="y21")
-    assert scene.join.promised_at(0) == 4
+    assert scene.join.violated_at(0) == 4
 
 
 # ---------------------------------------------------------------- ends and silence
@@ -348,12 +367,12 @@ def test_the_end_of_one_stream_closes_all_keys() -> None:
     assert (scene.a, scene.b) == ("x1 y5", ""), "nothing of a will come that z could match"
     assert scene.finished == [{"below": "x"}, {"low": "x\0", "below": "y"}, {"low": "y\0"}], "all but what a holds"
     assert scene.batch(b="x11 y11 z11") == ["x1 x11", "y5 y11"]
-    assert (scene.finished, scene.join.output_progress()) == ([], 11)
+    assert (scene.finished, scene.join.output_watermark()) == ([], 11)
     scene.batch(b="x12")
     assert (scene.a, scene.finished) == ("y5", ["x"])
     scene.batch(b="x16")
     assert (scene.a, scene.finished) == ("", ["y"])
-    assert scene.join.output_punctuations()[-1] == json.dumps({"end": True}), "a has ended and holds nothing"
+    assert scene.join.output_punctuations()[-1] == End(), "a has ended and holds nothing"
     assert scene.join.streams[0].lists.bytes == 0, "one range says it all"
 
 
@@ -364,25 +383,25 @@ def test_where_the_other_stream_is_padded_it_must_end_as_well() -> None:
     scene.batch(a=".")
     assert scene.finished == [], "rows of b still come out"
     assert scene.batch(b="y30") == ["- y30"]
-    assert scene.join.output_progress() == 30
+    assert scene.join.output_watermark() == 30
     scene.batch(b=".")
-    assert scene.join.output_punctuations() == [json.dumps({"end": True})]
+    assert scene.join.output_punctuations() == [End()]
 
 
 def test_a_silent_stream_is_taken_to_be_some_way_behind_the_other() -> None:
     scene = Scene("left", windows=10, idle_after=(None, 20))
     scene.batch(a="x1", b="y2")
     scene.batch(a="x22")  # 21 after b was last heard of, which was when a stood at 1
-    assert (scene.join.progress, scene.join.counters.idle) == ([22, 2], 1), "but never back from where it was"
+    assert (scene.join.watermarks, scene.join.counters.idle) == ([22, 2], 1), "but never back from where it was"
     assert scene.batch(a="x32") == ["x1 -"], "b is taken to be at 12, past the window of x1"
-    assert (scene.join.progress, scene.join.counters.idle) == ([32, 12], 1)
+    assert (scene.join.watermarks, scene.join.counters.idle) == ([32, 12], 1)
     assert scene.batch(b="x11 x13 x24") == ["x22 x13", "x22 x24", "x32 x24"]
     assert [t.num_rows for t in scene.join.late] == [0, 1], "11 is older than was assumed"
-    assert (scene.join.progress, scene.join.counters.idle) == ([32, 24], 0)
+    assert (scene.join.watermarks, scene.join.counters.idle) == ([32, 24], 0)
     scene.batch(a="x52")
     assert scene.join.counters.idle == 0, "20 later is not more than 20 later"
     scene.batch(a="x53")
-    assert (scene.join.progress, scene.join.counters.idle) == ([53, 33], 1)
+    assert (scene.join.watermarks, scene.join.counters.idle) == ([53, 33], 1)
 
 
 def test_silence_counts_from_the_first_progress_of_the_other_and_not_after_its_end() -> None:
@@ -390,11 +409,11 @@ def test_silence_counts_from_the_first_progress_of_the_other_and_not_after_its_e
     scene.batch(a="x100")
     assert scene.join.counters.idle == 0, "nobody knows how long ago it began"
     scene.batch(a="x106")
-    assert (scene.join.progress[1], scene.join.counters.idle) == (101, 1)
+    assert (scene.join.watermarks[1], scene.join.counters.idle) == (101, 1)
     scene.batch(b="~102")
-    assert (scene.join.progress[1], scene.join.counters.idle) == (102, 0), "a heartbeat is a sign of life"
+    assert (scene.join.watermarks[1], scene.join.counters.idle) == (102, 0), "a heartbeat is a sign of life"
     scene.batch(a=".")
-    assert (scene.join.progress[1], scene.join.counters.idle) == (102, 0), "the clock has stopped"
+    assert (scene.join.watermarks[1], scene.join.counters.idle) == (102, 0), "the clock has stopped"
 
 
 @pytest.mark.parametrize("more", ["", "w3 v3"])
@@ -404,10 +423,10 @@ def test_why_tuples_leave_is_counted_apart(more: str) -> None:
     scene.batch(a="x1 y2", b="!z2")
     scene.batch(a=f"z3 {more}", b="!y3 v3")
     counters = scene.join.counters
-    assert (counters.invalidated, counters.purged, counters.dead) == (0, 1, 1)
+    assert (counters.expired, counters.purged, counters.dead) == (0, 1, 1)
     scene.batch(b="v12")
     counters = scene.join.counters
-    assert (counters.invalidated, counters.purged, counters.dead) == (1, 0, 0)
+    assert (counters.expired, counters.purged, counters.dead) == (1, 0, 0)
 
 
 def test_rows_of_a_semi_join_leave_at_their_first_match() -> None:

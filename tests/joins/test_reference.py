@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from tests.oracle import NAN, Scenario, bag, duckdb_join, expected, scenarios
-from watersmeet.joins.reference import Tuple, inside, last_instant, may_still_match, on_time, same_key, window_join
+from lab.joins.oracle import NAN, Scenario, bag, duckdb_join, expected, scenarios
+from watersmeet.joins.reference.definition import (
+    Tuple,
+    inside,
+    last_instant,
+    may_still_match,
+    on_time,
+    same_key,
+    window_join,
+)
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.windows import RowsWindow, TimeWindow, Window
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.joins.scripts import Script, scripts
-from tests.oracle import NAN, all_windows
-from watersmeet.joins.reference import Tuple, window_join
-from watersmeet.joins.reference_rules import News, Rules, covers, place
+from lab.joins.oracle import NAN, all_windows
+from lab.joins.scripts import Script, scripts
+from watersmeet.joins.reference.definition import Tuple, window_join
+from watersmeet.joins.reference.rules import Elements, Rules, covers, sort_key
 from watersmeet.model.punctuations import Empty, End, Heartbeat, Pattern, Punctuation, Range, Value, ValueList
 from watersmeet.model.windows import TimeWindow
 
@@ -37,7 +37,7 @@ def test_what_a_result_needs_is_stored_until_then(script: Script, every: int) ->
 def test_every_result_of_the_definition_comes_out_once(script: Script, every: int) -> None:
     rules = Rules(script.query(), every)
     found = [c for news in script.batches for c in rules.step(news).pairs]
-    found += rules.step([News(ended=True)] * len(script.windows)).pairs
+    found += rules.step([Elements(ended=True)] * len(script.windows)).pairs
     whole = window_join([s.shown for s in rules.streams], script.windows)
     assert sorted(tuple(map(id, c)) for c in found) == sorted(tuple(map(id, c)) for c in whole)
 
@@ -82,19 +82,19 @@ def test_patterns_cover(pattern: Pattern, covered: list[Any], others: list[Any])
 
 
 def test_nan_is_the_largest() -> None:
-    assert sorted([NAN, float("inf"), -1.0], key=place)[:2] == [-1.0, float("inf")]
+    assert sorted([NAN, float("inf"), -1.0], key=sort_key)[:2] == [-1.0, float("inf")]
 
 
 def test_a_short_story() -> None:
     script = Script("string", "left", (TimeWindow(10), TimeWindow(10)), (0, 0), ((), ()), ())
     rules = Rules(script.query())
     x1, y1, x3, x5 = Tuple(1, ("x",), 0), Tuple(1, ("y",), 1), Tuple(3, ("x",), 0), Tuple(5, ("x",), 1)
-    first = rules.step((News((x1, y1)), News((x3,))))
+    first = rules.step((Elements((x1, y1)), Elements((x3,))))
     assert (first.pairs, first.stored, first.alone) == ([(x1, x3)], ([x1, y1], [x3]), ([], []))
-    second = rules.step((News(), News(said=(Punctuation(Range("x", "y"), 4),))))
+    second = rules.step((Elements(), Elements(punctuations=(Punctuation(Range("x", "y"), 4),))))
     assert (second.stored, second.alone) == (([], [x3]), ([y1], []))
-    third = rules.step((News(), News((x5,))))
+    third = rules.step((Elements(), Elements((x5,))))
     assert third.violations == ([], [x5])
     assert not rules.finished(("x",)), "an x of a would come out, matched or not"
-    rules.step((News(said=(Punctuation(Value(("x",)), 6),)), News()))
+    rules.step((Elements(punctuations=(Punctuation(Value(("x",)), 6),)), Elements()))
     assert rules.finished(("x",))

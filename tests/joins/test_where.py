@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.operators import OPERATORS, Operator
-from tests.joins.scripts import WHERE, Comparison, Script, scripts
-from tests.joins.test_pwjoin import follow
-from tests.oracle import Row, bag, canonical, step
+from lab.joins.configurations import OPERATORS, Operator
+from lab.joins.oracle import Row, bag, canonical, step
+from lab.joins.scripts import WHERE, Comparison, Script, follow, scripts
 from watersmeet.joins.pwjoin import PWJoin
-from watersmeet.joins.reference_rules import News
-from watersmeet.model.queries import HOW
+from watersmeet.joins.reference.definition import Tuple
+from watersmeet.joins.reference.rules import Elements
+from watersmeet.model.queries import HOW, columns_of
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import log
+from watersmeet.query.predicate_parser import parse
+from watersmeet.state.durable import log
 
 few = settings(max_examples=max(10, settings().max_examples // 5))
 SQL = {
@@ -43,22 +44,24 @@ def test_every_batch_is_what_the_rules_make_of_it(how: str, data: st.DataObject,
 @given(data=st.data(), where=st.sampled_from(sorted(WHERE)))
 def test_a_restart_between_all_batches_changes_nothing(how: str, data: st.DataObject, where: str) -> None:
     script = replace(data.draw(scripts(how=st.just(how), batches=6, rows=4)), where=where)
-    comparison, join = Comparison(script), PWJoin(script.query()).start()
+    comparison, join = Comparison(script), PWJoin().start(script.query())
     store, header = log.MemoryStore(), log.begin(script.query())
     for n in range(len(script.batches)):
         comparison.step(join, n)
         header = log.commit(join, header, store)
-        join = PWJoin(script.query()).start()
+        join = PWJoin().start(script.query())
         log.rebuild(join, header, store)
         for i in (0, 1):
             comparison.check_state(join, i)
 
 
-@pytest.mark.parametrize("operator", [o for o in OPERATORS if o.name not in ("pjoin", "wo_join")], ids=str)
+@pytest.mark.parametrize("operator", [o for o in OPERATORS if o.name not in ("pjoin", "wo_join", "asof")], ids=str)
 @few
-@given(script=scripts(st.just("int64"), st.just("inner"), promising=False), where=st.sampled_from(sorted(WHERE)))
+@given(script=scripts(st.just("int64"), st.just("inner"), punctuated=False), where=st.sampled_from(sorted(WHERE)))
 def test_every_operator_asks_the_predicate(operator: Operator, script: Script, where: str) -> None:
-    quiet = tuple((replace(a, said=(), ended=False), replace(b, said=(), ended=False)) for a, b in script.batches)
+    quiet = tuple(
+        (replace(a, punctuations=(), ended=False), replace(b, punctuations=(), ended=False)) for a, b in script.batches
+    )
     script = replace(script, batches=quiet, where=where)
     comparison, join = Comparison(script), operator(script.query()).start()
     for n, news in enumerate(quiet):
@@ -72,10 +75,12 @@ def test_every_operator_asks_the_predicate(operator: Operator, script: Script, w
 @given(data=st.data(), where=st.sampled_from(sorted(WHERE)))
 def test_a_batch_join_in_sql_gives_the_same(how: str, data: st.DataObject, where: str) -> None:
     windows = st.integers(0, 12).map(TimeWindow)
-    made = data.draw(scripts(st.just("int64"), st.just(how), window=windows, promising=False))
-    whole = tuple(News(tuple(t for pair in made.batches for t in pair[i].tuples if t.ts is not None)) for i in (0, 1))
+    made = data.draw(scripts(st.just("int64"), st.just(how), window=windows, punctuated=False))
+    whole = tuple(
+        Elements(tuple(t for pair in made.batches for t in pair[i].tuples if t.ts is not None)) for i in (0, 1)
+    )
     script = replace(made, batches=((replace(whole[0], ended=True), replace(whole[1], ended=True)),), where=where)
-    found = step(PWJoin(script.query()).start(), [script.batch(0, i) for i in (0, 1)])
+    found = step(PWJoin().start(script.query()), [script.batch(0, i) for i in (0, 1)])
     assert bag(found) == in_sql(script)
 
 
@@ -95,3 +100,26 @@ def test_a_state_belongs_to_its_predicate() -> None:
     digests = [q.digest() for q in queries]
     assert digests[1] == digests[2], "spaces mean nothing"
     assert len(set(digests)) == 3
+
+
+def test_a_condition_on_one_stream_is_decided_on_arrival() -> None:
+    """A row that fails its own condition is unmatched at once, and neither it nor a failing partner is stored."""
+    tuples = [tuple(Tuple(10, (k,), n) for n, k in enumerate((0, 1, 0, 1))) for _ in "ab"]
+    made = ((Elements(tuples[0]), Elements(tuples[1])),)
+    where = "a_n % 2 = 0 AND b_n > 4 AND a_n < b_n"
+    script = Script("int64", "full", (TimeWindow(100), TimeWindow(100)), (0, 0), ((), ()), made, where)
+    join = PWJoin().start(script.query())
+    results = step(join, [script.batch(0, i) for i in (0, 1)])
+    assert sorted(row[2] for row in results if row[4] is None) == [1, 3]
+    assert sorted(row[4] for row in results if row[2] is None) == [0, 1, 2, 3]
+    assert [len(s) for s in join.streams] == [2, 0]
+
+
+def test_a_row_without_a_partner_may_have_no_value() -> None:
+    """b_n is 0 in a row that meets nothing: no error, and the row waits for a partner like any other."""
+    made = ((Elements((Tuple(10, (0,), 3),)), Elements((Tuple(10, (1,), 0), Tuple(10, (0,), 2)))),)
+    script = Script("int64", "inner", (TimeWindow(100), TimeWindow(100)), (0, 0), ((), ()), made)
+    where = parse("6 / b_n > 2", columns_of(script.query().streams))
+    join = PWJoin().start(replace(script.query(), where=where))
+    assert [row[4] for row in step(join, [script.batch(0, i) for i in (0, 1)])] == [2]
+    assert [len(s) for s in join.streams] == [1, 2]

@@ -11,28 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.joins.operators import STRATEGIES
-from tests.oracle import Scenario, Side, expected_state, scenarios, step, stored
-from tests.state.test_circular_buffers import assert_sound
+from lab.joins.configurations import STRATEGIES
+from lab.joins.oracle import Scenario, Side, expected_state, scenarios, step, stored
+from lab.joins.plain_pairs import query
+from lab.state.circular_soundness import assert_sound
 from watersmeet.errors import QueryError
-from watersmeet.joins.reference import Tuple
-from watersmeet.joins.tuple_at_a_time import RunningTupleAtATime
-from watersmeet.joins.windowed_hash import WindowedHashJoin
-from watersmeet.kernels import circular, tuple_at_a_time
+from watersmeet.joins import Join
+from watersmeet.joins.baselines.tuple_at_a_time import RunningTupleAtATime
+from watersmeet.joins.baselines.windowed_hash import WindowedHashJoin
+from watersmeet.joins.reference.definition import Tuple
+from watersmeet.kernels.baselines import circular_buffers, tuple_at_a_time
 from watersmeet.model.batches import Batch
-from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import TimeWindow
 
 SECOND = 1_000_000
-
-
-def query(window: int = 30 * SECOND) -> JoinQuery:
-    def side(name: str) -> StreamSpec:
-        return StreamSpec(
-            name, pa.schema([("k", pa.int64()), (f"{name}_ts", pa.int64())]), f"{name}_ts", ("k",), TimeWindow(window)
-        )
-
-    return JoinQuery((side("a"), side("b")))
 
 
 def regular(asked: JoinQuery, rates: tuple[int, int], seconds: int, keys: int) -> list[Batch]:
@@ -50,7 +43,7 @@ def ran(
     buckets: int, invalidation: str, rates: tuple[int, int] = (20, 20), seconds: int = 60, keys: int = 100
 ) -> RunningTupleAtATime:
     asked = query()
-    join = WindowedHashJoin(asked, buckets, invalidation).start(sample_every=2 * SECOND)
+    join = WindowedHashJoin(buckets, invalidation).start(asked, sample_every=2 * SECOND)
     for _ in join.step(regular(asked, rates, seconds, keys)):
         pass
     return join
@@ -128,7 +121,7 @@ def test_what_is_stale_goes_when_its_bucket_is_probed() -> None:
     a = Side(TimeWindow(10), 0, ((Tuple(3, (1,), 0), Tuple(3, (2,), 1), Tuple(15, (2,), 2)), (), ()))
     b = Side(TimeWindow(10), 0, ((), (Tuple(20, (1,), 0),), (Tuple(20, (2,), 1),)))
     scenario = Scenario("int64", pa.int64(), (a, b))
-    join = WindowedHashJoin(scenario.query(), 1000, "probe").start()
+    join = WindowedHashJoin(1000, "probe").start(scenario.query())
     seen = []
     for n in range(3):
         results = step(join, scenario.batches(n))
@@ -151,7 +144,7 @@ def test_the_worked_times_of_the_documentation() -> None:
     ]
     scenario = Scenario("string", pa.int64(), (Side(TimeWindow(10), 0, sides[0]), Side(TimeWindow(10), 0, sides[1])))
     for column, strategy in enumerate(STRATEGIES, 2):
-        join = WindowedHashJoin(scenario.query(), 100, strategy).start()
+        join = WindowedHashJoin(100, strategy).start(scenario.query())
         for n, row in enumerate(table):
             step(join, scenario.batches(n))
             times = sorted(ts for ts, *_ in stored(join, 0))
@@ -163,14 +156,14 @@ def test_occupancy_is_sampled_by_stream_time() -> None:
     assert [t for t, _, _ in join.occupancy] == [0, 2 * SECOND, 4 * SECOND, 6 * SECOND]
     assert [(a, b) for _, a, b in join.occupancy] == [(0, 0), (2, 2), (4, 4), (6, 6)]
     asked = query()
-    unasked = WindowedHashJoin(asked, 3).start()
+    unasked = WindowedHashJoin(3).start(asked)
     list(unasked.step(regular(asked, (1, 1), 7, 10)))
     assert unasked.occupancy == []
 
 
 @given(scenarios(), st.sampled_from([1, 2, 100]), st.sampled_from(STRATEGIES))
 def test_the_buffers_are_sound_after_every_batch(scenario: Scenario, buckets: int, strategy: str) -> None:
-    join = WindowedHashJoin(scenario.query(), buckets, strategy).start(sample_every=1)
+    join = WindowedHashJoin(buckets, strategy).start(scenario.query(), sample_every=1)
     for n in range(len(scenario)):
         step(join, scenario.batches(n))
         for stream in join.streams:
@@ -184,7 +177,7 @@ def test_the_buffers_are_sound_after_every_batch(scenario: Scenario, buckets: in
 @pytest.mark.parametrize("buckets", [0, -1, 1.5, True, "10", (1 << 24) + 1])
 def test_buckets_are_a_number(buckets: Any) -> None:
     with pytest.raises(QueryError) as caught:
-        WindowedHashJoin(query(), buckets)
+        Join(query(), WindowedHashJoin(buckets))
     assert str(caught.value) == (
         f"`buckets` is {buckets!r}; it is a whole number from 1 to 16777216.\nHint: take about as many as there are "
         "distinct keys in a window, or leave it out: one bucket per key."
@@ -197,7 +190,7 @@ def test_buckets_are_a_number(buckets: Any) -> None:
 )
 def test_strategies_are_known(word: str, hint: str) -> None:
     with pytest.raises(QueryError) as caught:
-        WindowedHashJoin(query(), 10, word)
+        Join(query(), WindowedHashJoin(10, word))
     assert str(caught.value) == (
         f"`invalidation` is '{word}'; the strategies are probe, probe_insert, probe_all, all.\nHint: {hint}"
     )
@@ -205,19 +198,27 @@ def test_strategies_are_known(word: str, hint: str) -> None:
 
 def test_other_joins_are_refused() -> None:
     with pytest.raises(
-        QueryError, match=r'^the windowed hash join computes inner joins of two streams; asked for "left" of 2.$'
+        QueryError, match=r'^"windowed_hash" computes inner joins of two streams; got "left" of 2.\nHint: '
     ):
-        WindowedHashJoin(JoinQuery(query().streams, "left"), 10)
+        Join(JoinQuery(query().streams, "left"), WindowedHashJoin(10))
 
 
 def test_time_does_not_stand_still() -> None:
-    with pytest.raises(QueryError, match=r"^`sample_every` is 0 µs; time only runs forward.\nHint: give 1 or more"):
-        WindowedHashJoin(query(), 10).start(sample_every=0)
+    with pytest.raises(
+        QueryError, match=r"^`sample_every` is 0 seconds; time only runs forward.\nHint: give 1 or more"
+    ):
+        WindowedHashJoin(10).start(query(), sample_every=0)
 
 
 def test_every_kernel_is_compiled_for_one_signature() -> None:
     stream = ran(3, "all", (3, 3), 40).streams[0]
     times, keys = stream.read(regular(query(), (1, 1), 1, 1)[0].rows)
     stream.lists.insert(np.arange(1), times, keys, 0)
-    for function in (tuple_at_a_time.join, circular.insert, circular.expire, circular.reserve, circular.stale):
+    for function in (
+        tuple_at_a_time.join,
+        circular_buffers.insert,
+        circular_buffers.expire,
+        circular_buffers.reserve,
+        circular_buffers.stale,
+    ):
         assert len(function.signatures) == 1, function

@@ -13,30 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.window_oblivious import depths, fixed_windows, optimum, possible, query, run, streams
-from tests.joins.test_multiway import follow, of
-from tests.oracle import bag, rows_of
+from lab.joins.ascending_keys import Keys, ascending, batch, cuts, factor, held, whole_join
+from lab.joins.multiway_scripts import of
+from lab.joins.oracle import bag, rows_of
+from lab.joins.scripts import follow
+from lab.joins.window_oblivious import depths, fixed_windows, optimum, possible, query, run, streams
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError, WindowError
-from watersmeet.joins import plan
-from watersmeet.joins.oblivious import RunningWOJoin
-from watersmeet.joins.wo_join import WOJoin
+from watersmeet.joins import Join, plan
+from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.wo_join.key_ranks import key_ranks
+from watersmeet.joins.wo_join.operator import WOJoin
 from watersmeet.model.batches import Batch
-from watersmeet.model.punctuations import Closings, Range
+from watersmeet.model.punctuations import BatchPunctuations, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import FOREVER, TimeWindow, Unbounded
-from watersmeet.state import log
-from watersmeet.workload.scrambled import Scrambled, distances
-
-Keys = list[int]
-
-
-def batch(i: int, keys: Keys, *, first: int = 0, ended: bool = False) -> Batch:
-    spec = query(max(2, i + 1)).streams[i]
-    columns = [np.arange(first, first + len(keys)), np.array(keys, np.int64), np.arange(first, first + len(keys)) * 1.0]
-    return Batch.of(pa.record_batch(columns, schema=spec.schema), spec.time, ended=ended)
+from watersmeet.state.durable import log
+from watersmeet.state.durable.parts import load_metadata, metadata_of
+from watersmeet.workload.scrambled import Scrambled
 
 
-def feed(join: RunningWOJoin, steps: list[tuple[Keys, ...]]) -> list[tuple[Any, ...]]:
+def feed(join: RunningMultiway, steps: list[tuple[Keys, ...]]) -> list[tuple[Any, ...]]:
     """Run over batches of keys; a tuple's time is its position."""
     out, at = [], [0] * len(join.own)
     for keys in steps:
@@ -45,40 +41,6 @@ def feed(join: RunningWOJoin, steps: list[tuple[Keys, ...]]) -> list[tuple[Any, 
         out += [row for table in join.step(batches) for row in rows_of(table)]
         join.arrivals = []
     return out
-
-
-def whole_join(streams: list[Keys]) -> list[tuple[Any, ...]]:
-    """By definition: all combinations with equal keys."""
-    rows = [[(k, n, float(n)) for n, k in enumerate(keys)] for keys in streams]
-    return [(c[0][0], *(v for r in c for v in r[1:])) for c in product(*rows) if len({r[0] for r in c}) == 1]
-
-
-def held(join: RunningWOJoin, i: int) -> list[int]:
-    """Keys in the state of stream i."""
-    return sorted(join.own[i].lists.lists.time[join.own[i].lists.living()].tolist())
-
-
-@st.composite
-def ascending(draw: Any, most: int = 40) -> Keys:
-    """Keys that ascend in the long run, or not at all."""
-    n, spread = draw(st.integers(0, most)), draw(st.integers(0, 12))
-    step = draw(st.sampled_from([0.3, 0.5, 1.0]))
-    return [int(p * step) + draw(st.integers(0, spread)) for p in range(n)]
-
-
-@st.composite
-def cuts(draw: Any, streams: list[Keys]) -> list[tuple[Keys, ...]]:
-    """The streams in batches, each cut on its own: one may lead, lag or pause."""
-    steps = draw(st.integers(1, 6))
-    edges = [
-        [0, *sorted(draw(st.lists(st.integers(0, len(s)), min_size=steps - 1, max_size=steps - 1))), len(s)]
-        for s in streams
-    ]
-    return [tuple(s[e[n] : e[n + 1]] for s, e in zip(streams, edges, strict=True)) for n in range(steps)]
-
-
-def factor(keys: Keys) -> int:
-    return int(distances(np.array(keys, np.int64)).max(initial=0))
 
 
 # ---------------------------------------------------------------- results and state
@@ -91,7 +53,7 @@ def test_known_factors_lose_nothing(data: st.DataObject, n: int) -> None:
     streams = [data.draw(ascending()) for _ in range(n)]
     factors = [factor(keys) for keys in streams]
     steps = data.draw(cuts(streams))
-    join = WOJoin(query(n), scrambling=factors).start()
+    join = WOJoin(scrambling=factors).start(query(n))
     found, came = [], [0] * n
     for keys in steps:
         first = came
@@ -117,7 +79,7 @@ def test_known_factors_lose_nothing_on_generated_streams(seed: int, n: int, data
         for _ in range(n)
     ]
     rows = [s.rows(10, seed=seed, stream=i) for i, s in enumerate(made)]
-    outcome = run(WOJoin(query(n), scrambling=[s.scrambling for s in made]), rows, seconds=10, batch=0.5)
+    outcome = run(Join(query(n), WOJoin(scrambling=[s.scrambling for s in made])), rows, seconds=10, batch=0.5)
     assert outcome.accuracy == (1.0 if possible(rows) else 0.0)
     assert outcome.too_late == 0
 
@@ -128,7 +90,7 @@ def test_nothing_is_made_up_and_what_is_lost_is_told(data: st.DataObject, buffer
     """Whatever factors are believed: results are true, once each; if one is missing, some tuple was too late."""
     streams = [data.draw(ascending()) for _ in range(3)]
     believed = [None if measured else data.draw(st.integers(0, 4)) for _ in range(3)]
-    join = WOJoin(query(3), buffer, believed).start()
+    join = WOJoin(buffer, believed).start(query(3))
     late, found, at = 0, [], [0, 0, 0]
     for keys in data.draw(cuts(streams)):
         batches = [batch(i, some, first=at[i]) for i, some in enumerate(keys)]
@@ -143,7 +105,7 @@ def test_nothing_is_made_up_and_what_is_lost_is_told(data: st.DataObject, buffer
 
 def test_a_worked_example() -> None:
     """The one of the docstring: k = 2 on b, a's tuples go up to what b has closed."""
-    join = WOJoin(query(2), scrambling=(0, 2)).start()
+    join = WOJoin(scrambling=(0, 2)).start(query(2))
     feed(join, [([1, 2, 3, 4, 5, 6], [1, 4, 3])])
     assert held(join, 0) == [2, 3, 4, 5, 6]  # b has closed 1
     assert held(join, 1) == []  # a has closed 6
@@ -155,7 +117,7 @@ def test_a_worked_example() -> None:
 
 
 def test_a_stream_that_ends_closes_everything() -> None:
-    join = WOJoin(query(2), scrambling=(5, 5)).start()
+    join = WOJoin(scrambling=(5, 5)).start(query(2))
     for _ in join.step([batch(0, [1, 2, 2**63 - 1]), batch(1, [7, 8])]):
         pass
     assert (held(join, 0), held(join, 1)) == ([1, 2, 2**63 - 1], [7, 8])
@@ -167,7 +129,7 @@ def test_a_stream_that_ends_closes_everything() -> None:
 def test_a_stream_that_is_idle_does_not_hold_the_others_back() -> None:
     """b is silent for more than 10 of a's time: it is then where a was 10 ago."""
     specs = [replace(s, idle_after=10 if s.name == "s1" else None) for s in query(2).streams]
-    join = WOJoin(JoinQuery(tuple(specs)), scrambling=(2, 2)).start()
+    join = WOJoin(scrambling=(2, 2)).start(JoinQuery(tuple(specs)))
     for _ in join.step([batch(0, [0]), batch(1, [0])]):
         pass
     sizes = []
@@ -178,40 +140,40 @@ def test_a_stream_that_is_idle_does_not_hold_the_others_back() -> None:
         sizes.append(held(join, 0))
     assert sizes[8] == list(range(10))  # for so long nobody knows that it is idle
     assert sizes[-1] == list(range(28, 40))  # at 29 a had closed 27
-    assert join.track[-1] == (39 - FOREVER, 37)
-    again = WOJoin(JoinQuery(tuple(specs)), scrambling=(2, 2)).start()
-    again.recall(json.loads(json.dumps(join.notes())))
-    assert again.track == join.track
+    assert key_ranks(join).track[-1] == (39 - FOREVER, 37)
+    again = WOJoin(scrambling=(2, 2)).start(JoinQuery(tuple(specs)))
+    load_metadata(again.parts(), json.loads(json.dumps(metadata_of(join.parts()))))
+    assert key_ranks(again).track == key_ranks(join).track
 
 
 def test_punctuations_close_earlier() -> None:
-    join = WOJoin(query(2), scrambling=(50, 50)).start()
-    said = Closings(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]))
+    join = WOJoin(scrambling=(50, 50)).start(query(2))
+    said = BatchPunctuations(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]))
     news = batch(1, [2, 3])
-    for _ in join.step([batch(0, [1, 2, 3]), Batch(news.rows, FOREVER + 20, closings=said)]):
+    for _ in join.step([batch(0, [1, 2, 3]), Batch(news.rows, FOREVER + 20, punctuations=said)]):
         pass
     assert held(join, 0) == [1, 3]
 
 
 def test_without_a_time_punctuations_hold_from_their_batch_on() -> None:
     """The rows of the batch itself stand before them; who comes afterwards breaks the stream's word."""
-    join = WOJoin(query(2), scrambling=(50, 50)).start()
-    said = Closings(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]), ((Range(5, None), 9),))
+    join = WOJoin(scrambling=(50, 50)).start(query(2))
+    said = BatchPunctuations(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]), ((Range(5, None), 9),))
     news = batch(1, [2, 6])
-    found = list(join.step([batch(0, [1, 2, 3, 6, 7]), replace(news, closings=said)]))
+    found = list(join.step([batch(0, [1, 2, 3, 6, 7]), replace(news, punctuations=said)]))
     assert sum(t.num_rows for t in found) == 2
     assert (held(join, 0), join.counters.violations) == ([1, 3], 0)
     join.arrivals = []
     (found,) = join.step([batch(0, [2], first=5), batch(1, [2, 9, 4], first=2)])
     assert found.num_rows == 1  # a has closed nothing: its 2 meets the 2 that came before
-    assert (join.counters.violations, join.violations[1].num_rows, join.promised_at(1)) == (2, 2, None)
+    assert (join.counters.violations, join.violations[1].num_rows, join.violated_at(1)) == (2, 2, None)
     assert held(join, 1) == [2, 4, 6]
 
 
 def test_closings_that_lie_are_counted_by_event_time() -> None:
     """Keys are far larger than times, and of a key's tuples not the last stored is the latest."""
     specs = tuple(replace(s, delay=100) for s in query(2).streams)
-    join = WOJoin(JoinQuery(specs), scrambling=(50, 50)).start()
+    join = WOJoin(scrambling=(50, 50)).start(JoinQuery(specs))
 
     def news(times: list[int], keys: Keys) -> Batch:
         columns = [pa.array(times), pa.array(keys), pa.array([0.0] * len(keys))]
@@ -221,10 +183,10 @@ def test_closings_that_lie_are_counted_by_event_time() -> None:
         pass
     log.commit(join, log.begin(join.query), log.MemoryStore())
     keys = pa.record_batch([pa.array([1000, 2000])], names=["epoch"])
-    said = Closings(keys, np.array([11, 25]), ((Range(3000, 3001), 11),))
-    for _ in join.step([replace(news([40], [4000]), closings=said), batch(1, [])]):
+    said = BatchPunctuations(keys, np.array([11, 25]), ((Range(3000, 3001), 11),))
+    for _ in join.step([replace(news([40], [4000]), punctuations=said), batch(1, [])]):
         pass
-    assert join.promises[0].lies == 2  # of 2000 one is of 30, of 3000 one of 12
+    assert join.punctuation_sets[0].keys.contradicted == 2  # of 2000 one is of 30, of 3000 one of 12
 
 
 @settings(max_examples=20, deadline=None)
@@ -232,7 +194,7 @@ def test_closings_that_lie_are_counted_by_event_time() -> None:
 def test_shards_lose_nothing_with_the_factors_of_the_whole(data: st.DataObject, shards: int) -> None:
     """Each measures the tuples that it gets; a part of a stream is no more scrambled than the whole."""
     streams = [data.draw(ascending()) for _ in range(3)]
-    joins = [WOJoin(query(3), scrambling=[factor(keys) for keys in streams]).start() for _ in range(shards)]
+    joins = [WOJoin(scrambling=[factor(keys) for keys in streams]).start(query(3)) for _ in range(shards)]
     found, at = [], [0, 0, 0]
     for keys in data.draw(cuts(streams)):
         whole = [batch(i, some, first=at[i]) for i, some in enumerate(keys)]
@@ -253,7 +215,7 @@ def test_promises_do_what_the_rules_make_of_them(data: st.DataObject, streams: i
     """Where disorder closes nothing, punctuations alone do: results, state and announcements after every batch."""
     kinds = st.sampled_from(["int64", "int32", "date", "timestamp", "decimal10", "float64"])
     script = data.draw(of(streams, window=st.just(Unbounded()), kind=kinds))
-    follow(script, WOJoin(script.query(), scrambling=(1 << 40,) * streams).start())
+    follow(script, WOJoin(scrambling=(1 << 40,) * streams).start(script.query()))
 
 
 # ---------------------------------------------------------------- the durable form
@@ -264,7 +226,7 @@ def test_promises_do_what_the_rules_make_of_them(data: st.DataObject, streams: i
 def test_a_restart_changes_nothing(data: st.DataObject, buffer: str, measured: bool) -> None:
     streams = [data.draw(ascending(60)) for _ in range(3)]
     believed = [None if measured else data.draw(st.integers(0, 10)) for _ in range(3)]
-    definition = WOJoin(query(3), buffer, believed)
+    definition = Join(query(3), WOJoin(buffer, believed))
     straight, join = definition.start(), definition.start()
     store, header = log.MemoryStore(), log.begin(query(3))
     at = [0, 0, 0]
@@ -278,7 +240,7 @@ def test_a_restart_changes_nothing(data: st.DataObject, buffer: str, measured: b
         assert bag(one) == bag(other)
         straight.arrivals = []
         header = log.commit(join, header, store)
-        assert straight.floor == join.floor
+        assert key_ranks(straight).low_rank == key_ranks(join).low_rank
         assert [held(straight, i) for i in range(3)] == [held(join, i) for i in range(3)]
         assert straight.counters.too_late == join.counters.too_late
 
@@ -288,7 +250,7 @@ def test_long_streams_restart_and_leave_few_segments(buffer: str) -> None:
     """Measured, beyond the first period, with deltas rewritten several times."""
     made = [Scrambled(40, lag=30 * i) for i in range(3)]
     rows = [s.rows(100, seed=5, stream=i) for i, s in enumerate(made)]
-    definition = WOJoin(query(3), buffer)
+    definition = Join(query(3), WOJoin(buffer))
     straight, join = definition.start(), definition.start()
     store, header = log.MemoryStore(), log.begin(query(3))
     results = 0
@@ -304,7 +266,7 @@ def test_long_streams_restart_and_leave_few_segments(buffer: str) -> None:
         results += join.counters.results
         header = log.commit(join, header, store)
         assert straight.counters.results == join.counters.results
-        assert straight.floor == join.floor
+        assert key_ranks(straight).low_rank == key_ranks(join).low_rank
         assert len(header.segments) < 3 * 2 * 34 + 3 * 70
         if n % 7 == 3:
             join = definition.start()
@@ -320,12 +282,12 @@ def span(rows: pa.RecordBatch, second: int) -> tuple[int, int]:
 
 def test_another_rule_does_not_take_over() -> None:
     store, header = log.MemoryStore(), log.begin(query(2))
-    join = WOJoin(query(2)).start()
+    join = WOJoin().start(query(2))
     for _ in join.step([batch(0, [1]), batch(1, [1])]):
         pass
     header = log.commit(join, header, store)
     with pytest.raises(StateMismatchError, match=r'(?s)written with buffer="sound".*Hint: run with buffer="sound"'):
-        log.rebuild(WOJoin(query(2), "learned").start(), header, store)
+        log.rebuild(WOJoin("learned").start(query(2)), header, store)
 
 
 # ---------------------------------------------------------------- the paper's streams
@@ -336,9 +298,9 @@ def test_measured_factors_on_the_papers_streams() -> None:
     sound, learned, paper, best = [], [], [], []
     for seed in range(2):
         rows = [s.rows(120, seed=seed, stream=i) for i, s in enumerate(streams(seed))]
-        sound.append(run(WOJoin(query(3)), rows))
-        learned.append(run(WOJoin(query(3), "learned"), rows))
-        paper.append(run(WOJoin(query(3), "eq8"), rows))
+        sound.append(run(Join(query(3), WOJoin()), rows))
+        learned.append(run(Join(query(3), WOJoin("learned")), rows))
+        paper.append(run(Join(query(3), WOJoin("eq8")), rows))
         best.append(optimum(rows))
     assert min(o.accuracy for o in [*sound, *learned, *paper]) >= 0.99
     kept = {name: np.mean([o.kept for o in runs]) for name, runs in (("s", sound), ("l", learned), ("p", paper))}
@@ -379,24 +341,24 @@ def test_keys_that_do_not_ascend_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(
         ColumnError, match=r"(?s)the key of stream `a` is .*Hint: join on a sequence number or an epoch"
     ):
-        WOJoin(JoinQuery((spec("a", kind), spec("b", kind))))
+        Join(JoinQuery((spec("a", kind), spec("b", kind))), WOJoin())
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.decimal128(10, 2)])
 def test_keys_that_ascend_are_taken(kind: pa.DataType) -> None:
-    assert plan(JoinQuery((spec("a", kind), spec("b", kind))), "wo_join").start().floor
+    assert key_ranks(plan(JoinQuery((spec("a", kind), spec("b", kind))), "wo_join").start()).low_rank
 
 
 def test_errors() -> None:
     two = query(2)
     with pytest.raises(WindowError, match=r"(?s)`wo_join` knows no windows, and stream `b` has one.*general_lazy"):
-        WOJoin(JoinQuery((spec("a", pa.int64()), spec("b", pa.int64(), TimeWindow(5)))))
+        Join(JoinQuery((spec("a", pa.int64()), spec("b", pa.int64(), TimeWindow(5)))), WOJoin())
     with pytest.raises(QueryError, match=r"(?s)`buffer` is 'big'; .* one of sound, learned, eq7, eq8.*Hint"):
-        WOJoin(two, "big")
+        Join(two, WOJoin("big"))
     with pytest.raises(QueryError, match=r'(?s)`buffer` is "eq7" and there are 3 streams.*buffer="eq8"'):
-        WOJoin(query(3), "eq7")
+        Join(query(3), WOJoin("eq7"))
     with pytest.raises(QueryError, match=r"(?s)`loss` is 0; .*Hint: use a small number"):
-        WOJoin(two, loss=0)
+        Join(two, WOJoin(loss=0))
     for wrong in [(1,), (1, -1), (1, 2.5)]:
         with pytest.raises(QueryError, match=r"(?s)`scrambling` is .*for each of the 2 streams.*Hint: leave it out"):
-            WOJoin(two, scrambling=wrong)
+            Join(two, WOJoin(scrambling=wrong))

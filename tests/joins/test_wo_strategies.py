@@ -14,19 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.window_oblivious import possible, query
-from tests.joins.test_wo_join import ascending, batch, cuts, factor, held, whole_join
-from tests.oracle import bag, rows_of
+from lab.joins.ascending_keys import ascending, batch, cuts, factor, held, whole_join
+from lab.joins.oracle import bag, rows_of
+from lab.joins.window_oblivious import possible, query
 from watersmeet.errors import MemoryLimitError, QueryError, StateMismatchError
-from watersmeet.joins import holding
-from watersmeet.joins.oblivious import STRATEGIES, RunningWOJoin
-from watersmeet.joins.wo_join import WOJoin
+from watersmeet.joins import Join
+from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.wo_join.key_ranks import STRATEGIES, key_ranks
+from watersmeet.joins.wo_join.operator import WOJoin
 from watersmeet.model.batches import Batch
-from watersmeet.model.punctuations import Closings, Unique
+from watersmeet.model.punctuations import BatchPunctuations, Unique
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import FOREVER
-from watersmeet.state import cache, log
+from watersmeet.state import spill
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.durable import cache, log
 from watersmeet.workload.scrambled import Scrambled, cut
 
 HOLDING = [s for s in STRATEGIES if s != "none"]
@@ -47,7 +49,7 @@ def steps_of(data: st.DataObject, n: int) -> tuple[list[list[int]], list[list[Ba
     return streams, [*out, [batch(i, [], ended=True) for i in range(n)]]
 
 
-def step(join: RunningWOJoin, batches: list[Batch]) -> list[tuple[object, ...]]:
+def step(join: RunningMultiway, batches: list[Batch]) -> list[tuple[object, ...]]:
     rows = [row for table in join.step(batches) for row in rows_of(table)]
     return rows
 
@@ -58,12 +60,12 @@ def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strat
     streams, batches = steps_of(data, n)
     factors = [factor(keys) for keys in streams]
     plain, join = (
-        WOJoin(query(n), scrambling=factors, strategy=s, memory=memory, shed=False).start()
+        WOJoin(scrambling=factors, strategy=s, memory=memory, shed=False).start(query(n))
         for s, memory in (("none", None), (strategy, budget(strategy)))
     )
     found, last = [], -1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
+        patch.setattr(spill, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         for news in batches:
             one, other = step(plain, news), step(join, news)
             plain.arrivals = join.arrivals = []
@@ -74,24 +76,24 @@ def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strat
                 assert min(row[0] for row in other) > last
                 last = max(row[0] for row in other)
             assert join.counters.waiting == 0 or strategy != "dbf"
-            assert join.counters.parked == 0 or strategy != "msf"
+            assert join.counters.spilled == 0 or strategy != "msf"
             found += other
     assert bag(found) == bag(whole_join(streams))
     assert [len(s) for s in join.own] == [0] * n
-    assert (join.counters.waiting, join.counters.parked) == (0, 0)
+    assert (join.counters.waiting, join.counters.spilled) == (0, 0)
 
 
 def test_a_leader_waits_on_disk() -> None:
-    join = WOJoin(query(2), scrambling=(0, 0), strategy="dbf").start()
+    join = WOJoin(scrambling=(0, 0), strategy="dbf").start(query(2))
     assert step(join, [batch(0, list(range(100))), batch(1, [0, 1])])
-    assert (held(join, 0), join.counters.parked) == ([], 98)
+    assert (held(join, 0), join.counters.spilled) == ([], 98)
     assert len(step(join, [batch(0, [], first=100), batch(1, list(range(2, 40)), first=2)])) == 38
-    assert join.counters.parked == 0  # they were put aside as one piece
+    assert join.counters.spilled == 0  # they were put aside as one piece
     assert held(join, 0) == list(range(40, 100))
 
 
 def test_sorted_first_means_waiting_for_as_many_as_may_be_ahead() -> None:
-    join = WOJoin(query(2), scrambling=(2, 2), strategy="msf").start()
+    join = WOJoin(scrambling=(2, 2), strategy="msf").start(query(2))
     assert step(join, [batch(0, [1, 3, 2]), batch(1, [1, 2, 3])]) == [(1, 0, 0.0, 0, 0.0)]
     assert join.counters.waiting == 4
     more = step(join, [batch(0, [4, 6, 5], first=3), batch(1, [4, 5, 6], first=3)])
@@ -104,10 +106,10 @@ def test_hybrid_keeps_least_in_memory() -> None:
     rows = [s.rows(60, seed=3, stream=i) for i, s in enumerate(made)]
     most, results = {}, {}
     for strategy in STRATEGIES[:-1]:
-        join = WOJoin(query(2), scrambling=(60, 60), strategy=strategy).start()
+        join = WOJoin(scrambling=(60, 60), strategy=strategy).start(query(2))
         in_memory, results[strategy] = [], 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(holding, "PIECE", 32)
+            patch.setattr(spill, "PIECE", 32)
             for parts in cut(rows, 60, 1.0):
                 news = [
                     Batch.of(r.rename_columns(s.schema.names), s.time)
@@ -127,22 +129,22 @@ def test_hybrid_keeps_least_in_memory() -> None:
 def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: bool) -> None:
     """From the log, or from the working state that another process left."""
     streams, batches = steps_of(data, 3)
-    definition = WOJoin(
-        query(3), scrambling=[factor(keys) for keys in streams], strategy=strategy, memory=budget(strategy)
+    definition = Join(
+        query(3), WOJoin(scrambling=[factor(keys) for keys in streams], strategy=strategy, memory=budget(strategy))
     )
     straight = definition.start()
     store, header = log.MemoryStore(), log.begin(query(3))
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holding, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
+        patch.setattr(spill, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         join = definition.start(MappedArrays(Path(name)) if mapped else None)
         for news in batches:
             assert bag(step(straight, news)) == bag(step(join, news))
             straight.arrivals = []
             header = log.commit(join, header, store)
             assert set(store.segments) == {e.id for e in header.segments}
-            assert straight.floor == join.floor
+            assert key_ranks(straight).low_rank == key_ranks(join).low_rank
             assert [held(straight, i) for i in range(3)] == [held(join, i) for i in range(3)]
-            assert straight.counters.parked == join.counters.parked
+            assert straight.counters.spilled == join.counters.spilled
             assert straight.counters.waiting == join.counters.waiting
             if mapped and data.draw(st.booleans(), label="next process"):
                 cache.save(join, Path(name))
@@ -155,15 +157,15 @@ def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: b
 
 def test_what_does_not_fit_is_an_error_or_shed_and_counted() -> None:
     keys = list(range(2000))
-    strict = WOJoin(query(2), scrambling=(5, 5), memory=20_000).start()
+    strict = WOJoin(scrambling=(5, 5), memory=20_000).start(query(2))
     with pytest.raises(
         MemoryLimitError, match=r"(?s)`memory` is 20000 bytes .*2000 tuples of s0.*Hint: give more memory"
     ):
         step(strict, [batch(0, keys), batch(1, [])])
-    parking = WOJoin(query(2), scrambling=(5, 5), memory=20_000, strategy="dbf").start()
-    step(parking, [batch(0, keys), batch(1, [])])
-    assert parking.counters.parked == 2000
-    shedding = WOJoin(query(2), scrambling=(5, 5), memory=20_000, shed=True).start()
+    spilling = WOJoin(scrambling=(5, 5), memory=20_000, strategy="dbf").start(query(2))
+    step(spilling, [batch(0, keys), batch(1, [])])
+    assert spilling.counters.spilled == 2000
+    shedding = WOJoin(scrambling=(5, 5), memory=20_000, shed=True).start(query(2))
     step(shedding, [batch(0, keys), batch(1, [])])
     left = held(shedding, 0)
     assert shedding.counters.shed == 2000 - len(left) > 0
@@ -179,10 +181,10 @@ def test_what_does_not_fit_is_an_error_or_shed_and_counted() -> None:
 def test_closings_wait_for_nobody_who_is_held_back(strategy: str) -> None:
     """a has closed 7 and its tuple of 7 is on disk, or waits: b's 7 still finds it."""
     memory = 100 if strategy == "auto" else None
-    join = WOJoin(query(2), scrambling=(0, 0), strategy=strategy, memory=memory, shed=memory is not None).start()
-    said = Closings(pa.record_batch([pa.array([7])], names=["epoch"]), np.array([2]))
+    join = WOJoin(scrambling=(0, 0), strategy=strategy, memory=memory, shed=memory is not None).start(query(2))
+    said = BatchPunctuations(pa.record_batch([pa.array([7])], names=["epoch"]), np.array([2]))
     leader = batch(0, [1, 5, 7])
-    assert step(join, [Batch(leader.rows, FOREVER + 20, closings=said), batch(1, [1])])
+    assert step(join, [Batch(leader.rows, FOREVER + 20, punctuations=said), batch(1, [1])])
     join.arrivals = []
     found = step(join, [batch(0, [9], first=30), batch(1, [7, 9], first=1)])
     assert sorted(row[0] for row in found) == [7, 9]
@@ -190,18 +192,18 @@ def test_closings_wait_for_nobody_who_is_held_back(strategy: str) -> None:
 
 def test_auto_does_as_little_as_it_may() -> None:
     """A leader grows: first nothing is held back, then it is parked; when the other has caught up, nothing again."""
-    join = WOJoin(query(2), scrambling=(0, 0), strategy="auto", memory=200_000).start()
+    join = WOJoin(scrambling=(0, 0), strategy="auto", memory=200_000).start(query(2))
     chosen, results = [], 0
     for n in range(20):
         results += len(step(join, [batch(0, list(range(n * 100, n * 100 + 100)), first=n * 100), batch(1, [])]))
         join.arrivals = []
-        chosen.append(join.strategy)
+        chosen.append(key_ranks(join).strategy)
     results += len(step(join, [batch(0, []), batch(1, list(range(2000)))]))
     join.arrivals = []
     for _ in range(3):
         step(join, [batch(0, []), batch(1, [])])
         join.arrivals = []
-        chosen.append(join.strategy)
+        chosen.append(key_ranks(join).strategy)
     assert results == 2000
     assert chosen[0] == chosen[-1] == "none"
     assert "dbf" in chosen
@@ -216,48 +218,48 @@ def test_streams_that_end_one_by_one_and_strategies_that_change(data: st.DataObj
     batches += [[batch(i, [], ended=i == end) for i in range(n)] for end in ends]
     changing = strategy == "changing"
     how = {"strategy": "auto", "memory": 1 << 30} if changing else {"strategy": strategy}
-    join = WOJoin(query(n), scrambling=[factor(s) for s in streams], **how).start()
-    join._choose = lambda coming: None  # type: ignore[method-assign]
+    join = WOJoin(scrambling=[factor(s) for s in streams], **how).start(query(n))
+    key_ranks(join)._choose = lambda coming: None  # type: ignore[method-assign]
     found = []
     for news in batches:
         if changing:
-            join.strategy = data.draw(st.sampled_from(["none", "dbf", "hybrid"]), label="strategy")
+            key_ranks(join).strategy = data.draw(st.sampled_from(["none", "dbf", "hybrid"]), label="strategy")
         found += step(join, news)
         join.arrivals = []
     assert bag(found) == bag(whole_join(streams))
     assert [len(s) for s in join.own] == [0] * n
-    assert (join.counters.waiting, join.counters.parked) == (0, 0)
+    assert (join.counters.waiting, join.counters.spilled) == (0, 0)
 
 
 def test_errors() -> None:
     with pytest.raises(QueryError, match=r"(?s)`strategy` is \"auto\" and `memory` is not given; .*Hint: give memory="):
-        WOJoin(query(2), strategy="auto")
+        Join(query(2), WOJoin(strategy="auto"))
     with pytest.raises(QueryError, match=r"(?s)`strategy` is 'swap'; .*none, msf, dbf, hybrid, auto.*Hint"):
-        WOJoin(query(2), strategy="swap")
+        Join(query(2), WOJoin(strategy="swap"))
     with pytest.raises(QueryError, match=r"(?s)`memory` is 0; it is a number of bytes.*Hint: leave it out"):
-        WOJoin(query(2), memory=0)
-    unique = JoinQuery(tuple(replace(s, promises=(Unique(),)) for s in query(2).streams))
+        Join(query(2), WOJoin(memory=0))
+    unique = JoinQuery(tuple(replace(s, constraints=(Unique(),)) for s in query(2).streams))
     with pytest.raises(
-        QueryError, match=r"(?s)`strategy` is \"dbf\" and stream `s0` promises .*Hint: leave the promise"
+        QueryError, match=r"(?s)`strategy` is \"dbf\" and stream `s0` has a constraint .*Hint: leave the"
     ):
-        WOJoin(unique, strategy="dbf")
-    store, join = log.MemoryStore(), WOJoin(query(2), strategy="msf").start()
+        Join(unique, WOJoin(strategy="dbf"))
+    store, join = log.MemoryStore(), WOJoin(strategy="msf").start(query(2))
     step(join, [batch(0, [1]), batch(1, [1])])
     header = log.commit(join, log.begin(query(2)), store)
     with pytest.raises(StateMismatchError, match=r'(?s)written with strategy="msf".*Hint: run with strategy="msf"'):
-        log.rebuild(WOJoin(query(2)).start(), header, store)
+        log.rebuild(WOJoin().start(query(2)), header, store)
 
 
 LEADER = """
 import resource, sys
-from tests.joins.test_wo_join import batch
-from benchmarks.window_oblivious import query
-from watersmeet.joins.wo_join import WOJoin
-from watersmeet.state import log
+from lab.joins.ascending_keys import batch
+from lab.joins.window_oblivious import query
+from watersmeet.joins.wo_join.operator import WOJoin
+from watersmeet.state.durable import log
 
 strategy, rows = sys.argv[1], 50_000
 memory = 16 << 20 if strategy != "none" else None
-join = WOJoin(query(2), scrambling=(0, 0), strategy=strategy, memory=memory).start()
+join = WOJoin(scrambling=(0, 0), strategy=strategy, memory=memory).start(query(2))
 store, header = log.MemoryStore(), log.begin(query(2))
 store.write_segment = lambda id, data: None  # what is durable is not in memory, but for this
 store.remove_segment = lambda id: None

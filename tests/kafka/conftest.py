@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.broker import Broker
-from tests.kafka.jars import NotAtHand
-from tests.kafka.jars import connector as spark_connector
+from lab.jars import NotAtHand
+from lab.kafka.broker import Broker
+from lab.kafka.jars import connector as spark_connector
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,119 +14,17 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("fastavro")
 
-import fastavro
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 from examples.kafka_messages import make_topics
-from tests.cli.pages import Place, blocks, missing
-from tests.kafka.broker import Broker, free_port
+from lab.kafka.auction_house import PATIENCE, PIPELINE, SCHEMA, House, running
+from lab.kafka.broker import Broker
+from lab.pages.commands import Place, blocks, missing
+from lab.processes import free_port
+from watersmeet.spark.pipelines import packages
 from watersmeet.spark.pipelines.messages import BATCH
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 600  # seconds within which messages come
-START = datetime(2026, 5, 1, 10, tzinfo=UTC)
-SCHEMA = {
-    "type": "record",
-    "name": "bid",
-    "fields": [
-        {"name": "item_id", "type": ["null", "long"]},
-        {"name": "bid_at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "price", "type": ["null", "double"]},
-    ],
-}
-PIPELINE = """\
-checkpoint = "out/checkpoint"
-
-[streams.auction]
-format = "kafka"
-options = { "kafka.bootstrap.servers" = "${BROKERS}", subscribe = "auctions", startingOffsets = "earliest" }
-schema = "item_id BIGINT, opened_at TIMESTAMP"
-select = ["*", "kafka.key AS seller"]
-time = "opened_at"
-window = "12 hours"
-punctuation = { unique = "item_id" }
-
-[streams.bid]
-format = "kafka"
-value = "avro"
-schema = "bid.avsc"
-options = { "kafka.bootstrap.servers" = "${BROKERS}", subscribe = "bids", startingOffsets = "earliest" }
-time = "bid_at"
-window = "12 hours"
-delay = "5 seconds"
-punctuation = [
-  { when = "kafka.headers['kind'] = 'close'", on = "item_id" },
-  { heartbeat = "kafka.headers['kind'] = 'tick'" },
-]
-
-[join]
-on = "item_id"
-how = "left"
-
-[sinks.results]
-format = "kafka"
-options = { "kafka.bootstrap.servers" = "${BROKERS}", topic = "results" }
-key = "item_id"
-headers = { seller = "seller" }
-
-[sinks.late]
-format = "kafka"
-options = { "kafka.bootstrap.servers" = "${BROKERS}", topic = "late" }
-headers = { kind = "kind" }
-
-[sinks.punctuations]
-format = "kafka"
-options = { "kafka.bootstrap.servers" = "${BROKERS}", topic = "closed" }
-
-[session]
-master = "local[2]"
-shards = 2
-memory = "1g"
-"""
-
-
-def at(second: float) -> datetime:
-    return START + timedelta(seconds=second)
-
-
-class House:
-    """Writes auctions and bids, and remembers them."""
-
-    def __init__(self, servers: str) -> None:
-        self.producer = Producer({"bootstrap.servers": servers})
-        self.items: list[int] = []
-        self.bids: list[tuple[int, float]] = []
-
-    def auction(self, item: int, second: float) -> None:
-        value = json.dumps({"item_id": item, "opened_at": at(second).isoformat()})
-        self.producer.produce("auctions", value, f"seller {item % 3}")
-        self.items.append(item)
-
-    def bid(self, item: int, second: float, price: float, *, counts: bool = True) -> None:
-        self._bid({"item_id": item, "bid_at": at(second), "price": price})
-        self.bids += [(item, price)] if counts else []
-
-    def close(self, item: int, second: float) -> None:
-        self._bid({"item_id": item, "bid_at": at(second), "price": None}, "close")
-
-    def tick(self, second: float) -> None:
-        self.producer.flush()  # all that it speaks of is there before it
-        self._bid({"item_id": None, "bid_at": at(second), "price": None}, "tick")
-        self.producer.flush()
-
-    def _bid(self, bid: dict[str, Any], kind: str | None = None) -> None:
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMA), bid)
-        headers = [] if kind is None else [("kind", kind.encode())]
-        self.producer.produce("bids", out.getvalue(), str(bid["item_id"]), headers=headers)
-
-    def expected(self) -> Counter[tuple[int, float | None]]:
-        """The left join, by definition."""
-        pairs = [(item, price) for item in self.items for other, price in self.bids if item == other]
-        alone = [(item, None) for item in self.items if item not in {other for other, _ in self.bids}]
-        return Counter([*pairs, *alone])
 
 
 class Reader:
@@ -165,33 +56,6 @@ class Reader:
         message = self.consumer.poll(seconds)
         if message is not None and message.error() is None:
             self.messages.append(message)
-
-
-@contextmanager
-def running(folder: Path, servers: str, connector: str) -> Iterator[subprocess.Popen[str]]:
-    """`watersmeet run`; it is asked to end, and has to end well."""
-    told = {
-        "BROKERS": servers,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f"--jars {connector} pyspark-shell",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "watersmeet.cli", "run", "pipeline.toml", "--ui", "--events", "out/events.jsonl"],
-        cwd=folder,
-        env=os.environ | told,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-        process.send_signal(signal.SIGTERM)
-        process.said = process.communicate(timeout=PATIENCE)[0]  # type: ignore[attr-defined]
-        assert process.returncode == 130, process.said  # type: ignore[attr-defined]
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_path: Path) -> None:
@@ -237,10 +101,10 @@ def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_
     closed.until(1)
     rows = [row_of(message) for message in closed.rest()]
     assert Counter(row["key"][0] for row in rows if "key" in row) == Counter(range(31))
-    _same_numbers(first.said, second.said, tmp_path / "out" / "events.jsonl")  # type: ignore[attr-defined]
-    said = second.said  # type: ignore[attr-defined]
+    _same_numbers(first.printed, second.printed, tmp_path / "out" / "events.jsonl")  # type: ignore[attr-defined]
+    said = second.printed  # type: ignore[attr-defined]
     assert "0 tuples in state" in said.splitlines()[-1], said
-    assert broker.servers not in first.said + said  # type: ignore[attr-defined]
+    assert broker.servers not in first.printed + said  # type: ignore[attr-defined]
 
 
 def _same_numbers(first: str, second: str, events: Path) -> None:
@@ -260,12 +124,17 @@ def row_of(message: Any) -> dict[str, Any]:
     return found
 
 
-def test_the_commands_of_the_page_of_kafka(connector: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("connector")  # or a reason to skip
+def test_the_commands_of_the_page_of_kafka_as_they_stand(tmp_path: Path) -> None:
+    """Nothing of this machine helps: no jars are named, and what was fetched before lies elsewhere."""
     port = str(free_port())
-    place = Place(tmp_path, KAFKA_PORT=port, PYSPARK_SUBMIT_ARGS=f"--jars {connector} pyspark-shell")
+    place = Place(tmp_path, KAFKA_PORT=port, XDG_CACHE_HOME=str(tmp_path / "cache"))
     (block,) = blocks("kafka.md")
     commands, told = (text.replace("9092", port) for text in block)
     try:
-        assert missing(told, place.run(commands, PATIENCE)) == []
+        said = place.run(commands, PATIENCE)
     finally:
         place.run("./run kafka stop")
+    assert missing(told, said) == []
+    assert f"kafka: {packages.described('kafka')}" in said
+    assert len(list((tmp_path / "cache" / "watersmeet" / "jars").glob("*.jar"))) == len(packages.modules("kafka"))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels import twins
+from lab.state import twins
 from watersmeet.kernels import hashing
 from watersmeet.state.keys import encode
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import ColumnError, QueryError, WatersmeetError, WindowError
-from watersmeet.model.predicate_parser import parse
 from watersmeet.model.punctuations import Ordered
-from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
+from watersmeet.model.queries import HOW, JoinQuery, StreamSpec, columns_of, join_kind
 from watersmeet.model.windows import TimeWindow, Unbounded
+from watersmeet.query.predicate_parser import parse
 
 
 def stream(name: str = "bids", key: tuple[str, ...] = ("item",), **columns: pa.DataType) -> StreamSpec:
@@ -49,10 +49,11 @@ def test_an_unknown_column_is_refused(change: dict[str, object]) -> None:
     assert str(caught.value) == "stream `bids` has no column `at`.\nHint: it has item, bids_at."
 
 
-def test_a_stream_without_a_key_is_refused() -> None:
-    with pytest.raises(ColumnError) as caught:
-        stream(key=())
-    assert str(caught.value) == "stream `bids` has no key column; a join needs at least one."
+def test_without_a_key_the_join_is_one_without_equality() -> None:
+    query = JoinQuery((stream("bids", ()), replace(stream("sales", ()), schema=pa.schema([("sales_at", pa.int64())]))))
+    assert query.is_theta
+    assert query.schema.names == ["item", "bids_at", "sales_at"]
+    assert query.describe()["spread"] == 0
 
 
 @pytest.mark.parametrize(
@@ -77,17 +78,17 @@ def test_a_negative_delay_is_refused() -> None:
     with pytest.raises(WindowError) as caught:
         replace(stream(), delay=-1)
     assert str(caught.value) == (
-        "`delay` of stream `bids` is -1 µs; a tuple cannot come before it happened.\n"
+        "`delay` of stream `bids` is -1 microsecond; a tuple cannot come before it happened.\n"
         'Hint: use "0 seconds" for a stream that is in order.'
     )
 
 
-@pytest.mark.parametrize("time", [0, -1])
-def test_no_stream_is_idle_at_once(time: int) -> None:
+@pytest.mark.parametrize(("time", "spelled"), [(0, "0 seconds"), (-1, "-1 microsecond")])
+def test_no_stream_is_idle_at_once(time: int, spelled: str) -> None:
     with pytest.raises(WindowError) as caught:
         replace(stream(), idle_after=time)
     assert str(caught.value) == (
-        f"`idle_after` of stream `bids` is {time} µs; every stream is silent for a moment.\n"
+        f"`idle_after` of stream `bids` is {spelled}; every stream is silent for a moment.\n"
         "Hint: give a time in which the stream would certainly have shown something, or leave it out."
     )
 
@@ -114,11 +115,11 @@ def test_ties_are_broken_by_a_column_with_an_order() -> None:
 )
 def test_only_one_column_with_an_order_can_ascend(keys: tuple[str, ...], kinds: dict[str, pa.DataType]) -> None:
     with pytest.raises(ColumnError) as caught:
-        replace(stream("bids", keys, **kinds), promises=(Ordered(),))
+        replace(stream("bids", keys, **kinds), constraints=(Ordered(),))
     named = "item (list<item: int64>)" if len(keys) == 1 else "item, shop (int64, string)"
     assert str(caught.value) == (
         f"`ordered` of stream `bids` is about {named}; only one column of a type with an order can ascend.\n"
-        "Hint: join on one column of numbers, texts or times, or leave the promise out."
+        "Hint: join on one column of numbers, texts or times, or leave the constraint out."
     )
 
 
@@ -137,9 +138,9 @@ def test_only_one_column_with_an_order_can_ascend(keys: tuple[str, ...], kinds: 
     ids=str,
 )
 def test_a_slack_is_a_distance_between_keys(kind: pa.DataType, good: Any, bad: Any) -> None:
-    replace(stream(item=kind), promises=(Ordered(good),))
+    replace(stream(item=kind), constraints=(Ordered(good),))
     with pytest.raises(QueryError) as caught:
-        replace(stream(item=kind), promises=(Ordered(bad),))
+        replace(stream(item=kind), constraints=(Ordered(bad),))
     assert str(caught.value).startswith(
         f"`slack` of `ordered` on stream `bids` is {bad!r}, and its key is {kind}; "
         "a slack is a distance between values, not negative.\nHint: a number for numbers"
@@ -213,3 +214,30 @@ def test_errors_travel_from_worker_to_driver() -> None:
     assert str(again) == str(error) == "what is wrong.\nHint: what to do."
     assert isinstance(again, WatersmeetError)
     assert isinstance(again, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    {
+        "inner": "inner INNER",
+        "left": "left left_outer leftouter LEFT_OUTER",
+        "right": "right right_outer rightouter",
+        "full": "full full_outer fullouter outer",
+        "semi": "semi left_semi leftsemi",
+        "anti": "anti left_anti leftanti",
+    }.items(),
+)
+def test_kinds_of_joins_have_the_names_that_spark_takes(kind: str, names: str) -> None:
+    assert {join_kind(name) for name in names.split()} == {kind}
+    assert kind in HOW
+
+
+def test_another_kind_of_join_is_refused() -> None:
+    with pytest.raises(QueryError) as caught:
+        join_kind("sideways")
+    assert str(caught.value) == (
+        '`how` is "sideways"; a join is one of inner, left, right, full, semi, anti.\n'
+        "Hint: Spark's names go as well: outer, fullouter, leftouter, rightouter, leftsemi, leftanti."
+    )
+    with pytest.raises(QueryError, match=r"a cross join pairs all rows; name equal columns with `on`"):
+        join_kind("cross")

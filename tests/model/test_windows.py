@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from watersmeet.errors import WindowError
-from watersmeet.model.windows import FOREVER, TimeWindow, Unbounded
+from watersmeet.model.windows import CLOSED, FOREVER, TimeWindow, Unbounded, closed_ends
 
 LAST = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999
 FIRST = -62_135_596_800_000_000  # 0001-01-01
@@ -32,7 +32,7 @@ def test_a_negative_window_is_refused() -> None:
     with pytest.raises(WindowError) as caught:
         TimeWindow(-1)
     assert str(caught.value) == (
-        "`window` is -1 µs; a window reaches back in time, so it cannot be negative.\n"
+        "`window` is -1 microsecond; a window reaches back in time, so it cannot be negative.\n"
         'Hint: give a duration such as "10 seconds", or None to keep tuples until a punctuation.'
     )
 
@@ -42,7 +42,7 @@ def test_a_window_that_holds_nothing_is_refused() -> None:
         TimeWindow(0, closed=False)
     assert str(caught.value) == (
         "`window` is zero and half-open; not even a tuple of the same instant would be inside.\n"
-        "Hint: use closed=True, or a longer window."
+        'Hint: use closed="both", or a longer window.'
     )
 
 
@@ -50,3 +50,14 @@ def test_windows_are_values() -> None:
     for window in (TimeWindow(5), TimeWindow(5, closed=False), Unbounded()):
         assert pickle.loads(pickle.dumps(window)) == window
     assert TimeWindow(5) != TimeWindow(5, closed=False)
+
+
+def test_closed_ends_are_named_and_true_and_false_go_as_well() -> None:
+    assert [closed_ends(name) for name in CLOSED] == list(CLOSED)
+    assert (closed_ends(True), closed_ends(False)) == ("both", "right")
+    with pytest.raises(WindowError) as caught:
+        closed_ends("upper")
+    assert str(caught.value) == (
+        "`closed` is 'upper'; it names the ends that belong to an interval: both, left, right, neither.\n"
+        'Hint: closed="both" includes both ends, closed="right" the upper one alone.'
+    )

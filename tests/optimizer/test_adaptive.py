@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from tests.cost.settings import setting
+from lab.joins.cost_settings import setting
 from watersmeet.cost.multiway import one_order
 from watersmeet.cost.parameters import Parameters
-from watersmeet.optimizer.adaptive import Adaptive, Change, spell
+from watersmeet.optimizer.adaptive import Adaptive, Change, format_orders
 from watersmeet.optimizer.order import best_order, cost_of
 
 
@@ -20,17 +20,17 @@ def test_the_first_figures_choose_the_order() -> None:
     running = Adaptive().start()
     assert running.decide(0, with_rates(0, 0, 0)) == one_order((0, 1, 2))
     assert running.change is None
-    assert running.notes() == {}
+    assert running.metadata() == {}
     assert running.decide(1, with_rates(40, 10, 3)) == one_order((2, 1, 0))
     assert running.change is not None
-    assert running.change.reason.startswith("first figures: c, b, a costs")
+    assert running.change.reason.startswith("first statistics: c, b, a costs")
 
 
 def test_a_first_order_that_is_good_enough_is_no_change() -> None:
     running = Adaptive().start()
     assert running.decide(0, with_rates(3, 10, 40)) == one_order((0, 1, 2))
     assert running.change is None
-    assert running.notes()["chosen_for"] == [[3, 20, 30], [10, 20, 100], [40, 20, 400]]
+    assert running.metadata()["chosen_for"] == [[3, 20, 30], [10, 20, 100], [40, 20, 400]]
 
 
 def test_rates_that_swap_change_the_order_and_say_why() -> None:
@@ -84,12 +84,12 @@ def test_cost_stays_within_the_tolerance_of_the_best() -> None:
 def test_a_restart_goes_on_where_it_was() -> None:
     running = Adaptive().start()
     running.decide(0, with_rates(3, 10, 40))
-    again = Adaptive().start(json.loads(json.dumps(running.notes())))
+    again = Adaptive().start(json.loads(json.dumps(running.metadata())))
     assert again.orders == running.orders
     for who in (running, again):
         who.decide(1, with_rates(40, 10, 3))
     assert again.change == running.change
-    assert again.notes() == running.notes()
+    assert again.metadata() == running.metadata()
 
 
 def test_silence_keeps_the_order() -> None:
@@ -100,6 +100,6 @@ def test_silence_keeps_the_order() -> None:
 
 def test_orders_in_words() -> None:
     p = with_rates(1, 1, 1, 1)
-    assert spell(p, one_order((2, 0, 3, 1))) == "c, a, d, b"
-    assert spell(with_rates(1, 1, 1), ((2, 1), (2, 0), (0, 1))) == "c, a, b"
-    assert spell(with_rates(1, 1, 1), ((1, 2), (2, 0), (0, 1))) == "a: b, c; b: c, a; c: a, b"
+    assert format_orders(p, one_order((2, 0, 3, 1))) == "c, a, d, b"
+    assert format_orders(with_rates(1, 1, 1), ((2, 1), (2, 0), (0, 1))) == "c, a, b"
+    assert format_orders(with_rates(1, 1, 1), ((1, 2), (2, 0), (0, 1))) == "a: b, c; b: c, a; c: a, b"

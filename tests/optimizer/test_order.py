@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 from itertools import permutations, product
@@ -11,9 +10,9 @@ from statistics import median
 import pytest
 from hypothesis import given
 
-from tests.cost.settings import ONE_FAST, TWO_FAST, setting, settings_of
+from lab.joins.cost_settings import ONE_FAST, TWO_FAST, setting, settings_of
 from watersmeet.cost.multiway import one_order, without
-from watersmeet.cost.parameters import PER_KEY, SCAN, Parameters, Statistics
+from watersmeet.cost.parameters import PER_KEY, SCAN, Parameters
 from watersmeet.cost.work import Constants
 from watersmeet.optimizer.order import (
     best_order,
@@ -22,7 +21,6 @@ from watersmeet.optimizer.order import (
     heuristic,
     heuristic_from,
     looked_at,
-    range_of_validity,
     still_best,
 )
 
@@ -157,27 +155,6 @@ def test_still_best_within_the_tolerance() -> None:
     assert not still_best(second, ONE_FAST, 0.02).holds
     verdict = still_best(second, ONE_FAST, 0.03)
     assert (verdict.holds, verdict.cost, verdict.best.cost) == (True, 16400, 16000)
-
-
-def test_range_of_validity_ends_where_another_order_is_cheaper() -> None:
-    """Two windows of 100 tuples behind each arrival of a; when c has more tuples than b, b goes first."""
-    p = setting((10, 10, 5), (10, 10, 10), (20, 20, 20))
-    orders = best_order(p).orders
-    low, high = range_of_validity(orders, p, 2, tolerance=0.0)
-    assert high == pytest.approx(10, rel=0.02)
-    assert low == pytest.approx(5 / 1000)
-    wide = range_of_validity(orders, p, 2, tolerance=0.1)
-    assert wide[1] > 1.2 * high
-
-
-def test_an_order_that_does_not_hold_has_an_empty_range() -> None:
-    assert range_of_validity(one_order((3, 2, 1, 0)), ONE_FAST, 0, 0.1) == (10, 10)
-
-
-def test_measured_tuples_follow_the_rate() -> None:
-    streams = tuple(Statistics(n, 1, math.inf, 5, buckets=SCAN, tuples=t) for n, t in (("a", 9), ("b", 9), ("c", 3)))
-    p = Parameters(streams)
-    assert range_of_validity(best_order(p).orders, p, 2, 0.0)[1] == pytest.approx(3, rel=0.02)
 
 
 @given(settings_of(least=3, most=4))

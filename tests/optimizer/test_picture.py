@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.optimizer.test_plan import figures, query
+from lab.joins.cost_settings import figures, query
 from watersmeet.cost.machine import Machine
 from watersmeet.cost.parameters import Parameters
 from watersmeet.optimizer.picture import picture
@@ -50,13 +50,15 @@ def test_what_punctuations_and_wishes_add() -> None:
     p = figures(q, a={"punctuation_rate": 5.0})
     p = replace(p, streams=(p.streams[0], replace(p.streams[1], distinct=100.0)))
     drawn = texts(picture(make_plan(q, p, algorithm="pwjoin"), p))
-    assert "pwjoin (asked for)" in drawn
+    assert "pwjoin (chosen by name)" in drawn
     assert "kept 10.5 seconds" in drawn
     assert "kept until a closes its key" in drawn
     silent = query(10, None)
     drawn = texts(picture(make_plan(silent, figures(silent)), figures(silent)))
     assert "kept until a ended" in drawn
-    assert drawn[-3] == "⚠ b has no window and a closes no keys: it grows; told as it is after 3600 s"
+    assert (
+        drawn[-3] == "⚠ b has no window and a never closes keys, so its state grows without bound (estimated at 1 hour)"
+    )
 
 
 def test_the_strategy_of_buckets() -> None:

@@ -6,26 +6,24 @@ import json
 import math
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.cost.figures import assumed, measured, row_bytes
+from lab.joins.cost_settings import figures, query
 from watersmeet.cost.machine import Machine
+from watersmeet.cost.measured_parameters import assumed, measured, row_bytes
 from watersmeet.cost.models import COST_MODELS
-from watersmeet.cost.parameters import Parameters
 from watersmeet.cost.work import Constants
 from watersmeet.errors import QueryError
-from watersmeet.joins import JOINS
+from watersmeet.joins import REGISTRY
 from watersmeet.model.punctuations import Clustered, Unique
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow
-from watersmeet.optimizer.plan import Plan
+from watersmeet.optimizer.plan import JoinPlan
 from watersmeet.optimizer.planner import RULES, make_plan
-from watersmeet.state.statistics import SECOND, StreamStatistics
-from watersmeet.workload.punctuated import stream_spec
+from watersmeet.state.statistics.stream import SECOND, StreamStatistics
 
 
 @pytest.fixture(autouse=True)
@@ -34,17 +32,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("watersmeet.cost.machine.DEFAULT", Machine())
 
 
-def query(*windows: float | None, how: str = "inner", **promises: Any) -> JoinQuery:
-    specs = [stream_spec(name, window) for name, window in zip("abcd", windows, strict=False)]
-    return JoinQuery(tuple(replace(s, promises=promises.get(s.name, ())) for s in specs), how)
-
-
-def figures(q: JoinQuery, **changes: dict[str, float]) -> Parameters:
-    p = assumed(q)
-    return replace(p, streams=tuple(replace(s, **changes.get(s.name, {})) for s in p.streams))
-
-
-def why(plan: Plan) -> dict[str, str]:
+def why(plan: JoinPlan) -> dict[str, str]:
     return {a.algorithm: a.why for a in plan.rejected}
 
 
@@ -64,7 +52,8 @@ def test_windows_alone_are_joined_by_hash() -> None:
     assert at_once.algorithm == "hash"
     assert re.fullmatch(r"\d+\.\d\d times the CPU", why(at_once)["nested_loop"])
     assert all(a.cpu and a.bytes for a in plan.rejected if a.algorithm != "wo_join")
-    assert {plan.algorithm, *why(plan)} == set(JOINS)
+    able = {name for name, kind in REGISTRY.items() if not kind.traits.theta and not kind.traits.asof}
+    assert {plan.algorithm, *why(plan)} == able, "all that compute it"
 
 
 def test_punctuations_make_it_pwjoin() -> None:
@@ -72,7 +61,7 @@ def test_punctuations_make_it_pwjoin() -> None:
     plan = make_plan(q, figures(q))
     assert plan.algorithm == "pwjoin"
     assert plan.bytes < make_plan(query(10, 10), figures(query(10, 10))).bytes
-    assert why(plan)["hash"] == "it does not hear the promises of a and b"
+    assert why(plan)["hash"] == "it does not use the punctuations of a and b"
     measured_only = figures(query(10, 10), b={"punctuation_rate": 3.0})
     assert make_plan(query(10, 10), measured_only).algorithm == "pwjoin"
 
@@ -91,7 +80,12 @@ def test_without_windows_someone_must_close_keys() -> None:
     assert (plan.algorithm, plan.warnings) == ("pwjoin", ())
     silent = query(10, None)
     plan = make_plan(silent, figures(silent))
-    assert plan.warnings == ("b has no window and a closes no keys: it grows; told as it is after 3600 s",)
+    grows = "its state grows without bound (estimated at 1 hour)"
+    assert plan.warnings == (f"b has no window and a never closes keys, so {grows}",)
+    deaf = make_plan(told, figures(told), algorithm="hash").warnings
+    assert deaf == tuple(f"{name} has no window and hash ignores punctuations, so {grows}" for name in "ab")
+    three = make_plan(three_unbounded := query(None, None, None), figures(three_unbounded)).warnings
+    assert three[0] == f"a has no window and b and c do not all close keys, so {grows}"
     assert plan.tuples[1] == 3600 * 1000
     assert why(plan)["hash"] == "without a window it would keep b for ever"
 
@@ -106,7 +100,9 @@ def test_what_grows_and_was_counted_is_told_as_counted() -> None:
     q = query(10, None)
     plan = make_plan(q, figures(q, b={"tuples": 700.0}))
     assert plan.tuples[1] == 700
-    assert plan.warnings == ("b has no window and a closes no keys: it grows; told as it is now",)
+    assert plan.warnings == (
+        "b has no window and a never closes keys, so its state grows without bound (estimated now)",
+    )
 
 
 def test_memory_decides_before_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +129,7 @@ def test_an_algorithm_asked_for_is_taken_and_shown_as_such() -> None:
     q = query(10, 10)
     plan = make_plan(q, figures(q), algorithm="nested_loop")
     assert (plan.algorithm, plan.forced, plan.indexes) == ("nested_loop", True, ("scan", "scan"))
-    assert dict(plan.reasons)["choose_join"] == "nested_loop: asked for by name"
+    assert dict(plan.reasons)["choose_join"] == "nested_loop: chosen by name"
     assert float(why(plan)["hash"].split()[0]) < 0.5
     with pytest.raises(QueryError, match='`algorithm` is "sort"; known are hash'):
         make_plan(q, algorithm="sort")
@@ -246,7 +242,7 @@ def test_options_and_promises_that_a_join_must_know() -> None:
     plan = make_plan(q, figures(q), options=("every",))
     assert plan.algorithm == "general_lazy"
     assert why(plan)["hash"] == "it has no option `every`"
-    assert make_plan(q, figures(q), promising=["b"]).algorithm == "pwjoin"
+    assert make_plan(q, figures(q), punctuated=["b"]).algorithm == "pwjoin"
     rows = replace(q, streams=(q.streams[0], replace(q.streams[1], window=RowsWindow(5))))
     assert make_plan(rows).algorithm == "general_lazy"
     assert why(make_plan(rows))["pwjoin"] == "it knows windows of time alone"
@@ -266,7 +262,7 @@ def test_a_stream_that_all_others_close_is_stored_in_part() -> None:
 
 
 def test_a_query_that_nothing_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watersmeet.optimizer.rules.JOINS", {"hash": JOINS["hash"]})
+    monkeypatch.setattr("watersmeet.optimizer.rules.REGISTRY", {"hash": REGISTRY["hash"]})
     message = "no algorithm can run this inner join of 3 streams.\nHint: hash: it joins two streams, not 3"
     with pytest.raises(QueryError, match=re.escape(message)):
         make_plan(query(10, 10, 10))
@@ -289,7 +285,7 @@ def test_measured_figures() -> None:
     assert a.hottest == pytest.approx(1 / 7, abs=0.05)
     assert (b.rate, b.window_tuples) == (0, 0)
     assert p.elapsed == pytest.approx(40, rel=0.01)
-    assert make_plan(q, p).algorithm in JOINS
+    assert make_plan(q, p).algorithm in REGISTRY
 
 
 def test_a_window_of_rows_holds_no_more_than_those() -> None:

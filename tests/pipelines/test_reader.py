@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.mistakes import CHANGES, ENVIRONMENT, FOLDERS, KAFKA, TOLD, all_told, changed, told
+from lab.query.pipeline_mistakes import CHANGES, ENVIRONMENT, FOLDERS, KAFKA, MESSAGES, all_messages, changed, message
 from watersmeet.errors import PipelineError
-from watersmeet.joins import JOINS
-from watersmeet.pipelines import secrets, words
+from watersmeet.joins import REGISTRY
+from watersmeet.pipelines import schema as words
+from watersmeet.pipelines import secrets
+from watersmeet.pipelines.loader import from_text, read
 from watersmeet.pipelines.pipeline import Pipeline
-from watersmeet.pipelines.places import place, spans
-from watersmeet.pipelines.reader import from_text, read
+from watersmeet.pipelines.toml_positions import position, spans
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
 
@@ -26,7 +27,7 @@ def pipeline(text: str, **environment: str) -> Pipeline:
 
 def test_every_mistake_is_told_as_it_was() -> None:
     assert len(CHANGES) >= 20
-    assert all_told() == TOLD.read_text()
+    assert all_messages() == MESSAGES.read_text()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
@@ -85,9 +86,33 @@ def test_variables_are_put_in_and_never_shown(caplog: pytest.LogCaptureFixture) 
 
 def test_several_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
     text = changed(changed(FOLDERS, 'how = "left"', 'hwo = "left"'), 'delay = "5 seconds"', "delay = 5")
-    said = told(text)
+    said = message(text)
     assert said.index("line 20") < said.index("line 25")
     assert said.endswith("2 mistakes")
+
+
+def test_what_a_punctuation_closes_is_a_column_of_the_stream() -> None:
+    told_of = 'on = "item_id" },'
+    for right in (
+        'on = { item_id = "kafka.key" } },',
+        'on = ["ITEM_ID"] },',
+        'on = "item_id", values = "array(item_id)" },',
+        'on = "item_id", high = 5 },',
+    ):
+        first, _ = pipeline(changed(KAFKA, told_of, right)).sources[1].punctuation
+        assert "on" in first
+    for wrong, said in (
+        ('on = "kafka.key" },', "there is no column `kafka.key`."),
+        ('on = { item = "kafka.key" } },', "there is no column `item`."),
+        ('on = { item_id = "prise" } },', "there is no column `prise`."),
+        (
+            "on = { item_id = 5 } },",
+            "`streams.bid.punctuation[1].on.item_id` is a number; it is an expression in Spark SQL.",
+        ),
+        ("on = 5 },", "is a number; it is a column or several, or a table of columns and expressions."),
+        ('values = "array(1)", low = 5 },', "one of `on`, `values`, `low` and `high` is what they close."),
+    ):
+        assert said in message(changed(KAFKA, told_of, wrong))
 
 
 def test_a_value_stands_where_its_line_says() -> None:
@@ -100,19 +125,29 @@ def test_a_value_stands_where_its_line_says() -> None:
     assert found["query",].first == 2
     assert lines[found["query",].last - 1] == '"""'
     assert set(found) >= {("streams", "bid", "punctuation", 1, "heartbeat")}
-    second = place(text, ("streams", "bid", "punctuation", 1, "heartbeat"))
+    second = position(text, ("streams", "bid", "punctuation", 1, "heartbeat"))
     assert second.text.strip().startswith("{ heartbeat")
     assert second.text[second.start : second.end] == "heartbeat"
 
 
 def test_the_table_around_stands_for_what_is_not_there() -> None:
-    assert place(FOLDERS, ("streams", "bid", "nothing", "at", "all")).text == "[streams.bid]"
-    assert place(FOLDERS, ("nothing",)).line == 1
-    assert place("", ("nothing",)).line == 1
+    assert position(FOLDERS, ("streams", "bid", "nothing", "at", "all")).text == "[streams.bid]"
+    assert position(FOLDERS, ("nothing",)).line == 1
+    assert position("", ("nothing",)).line == 1
+
+
+def test_more_streams_than_a_join_takes_are_counted() -> None:
+    one = "\n[streams.s{0}]\nformat = 'csv'\npath = 's{0}'\ntime = 'at'\nwindow = '1 hour'\n"
+    text = changed(FOLDERS, 'how = "left"', 'how = "inner"')
+    assert "streams are joined; a join is of at most" in message(text + "".join(one.format(n) for n in range(100)))
+
+
+def test_a_condition_of_right_columns_is_right() -> None:
+    assert pipeline(changed(FOLDERS, 'how = "left"', 'how = "left"\nwhere = "price > 10 AND bid.closed"')).join
 
 
 def test_every_operator_can_be_named() -> None:
-    assert set(words.ALGORITHMS) == {"auto", *JOINS}
+    assert set(words.JOIN["algorithm"].among) == {"auto", *REGISTRY}
 
 
 def test_both_texts_of_the_mistakes_are_right_themselves() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.query.engine import bag, in_duckdb, run
-from tests.query.mistakes import TOLD
-from watersmeet.query.batch import batch_sql
-from watersmeet.query.lowering import Known, lower
-from watersmeet.query.reader import read
+from lab.query.duckdb_engine import bag, in_duckdb, run
+from lab.query.query_mistakes import MESSAGES
+from watersmeet.query.duckdb_query import batch_sql
+from watersmeet.query.lowering import DeclaredStream, lower
+from watersmeet.query.parser import read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cql.md").read_text()
 QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
@@ -46,11 +46,11 @@ def test_queries_of_the_page(query: str) -> None:
     times = {i.name: TIMES.get(i.stream, "heard_at") for i in asked.inputs}
     want = bag(in_duckdb(batch_sql(asked, times), TABLES))
     assert want
-    plan = lower(query, asked, {name: Known(time) for name, time in times.items()})
+    plan = lower(query, asked, {name: DeclaredStream(time) for name, time in times.items()})
     assert bag(run(plan, TABLES, 3)) == want
 
 
 def test_the_mistake_of_the_page_is_told_so() -> None:
     said = re.findall(r"```\n(QueryError.*?)```", PAGE, re.DOTALL)
     assert len(said) == 1
-    assert said[0] in TOLD.read_text()
+    assert said[0] in MESSAGES.read_text()

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.query.engine import bag, in_duckdb, run
-from watersmeet.query.batch import batch_sql
-from watersmeet.query.lowering import Known, lower
-from watersmeet.query.reader import read
+from lab.query.duckdb_engine import bag, in_duckdb, run
+from watersmeet.query.duckdb_query import batch_sql
+from watersmeet.query.lowering import DeclaredStream, lower
+from watersmeet.query.parser import read
 
 few = settings(max_examples=max(10, settings().max_examples // 4))
 START = datetime(2024, 5, 1)
@@ -129,7 +129,7 @@ def compare(asked: Asked, data: dict[str, pa.Table], cuts: int) -> None:
     query = read(asked.cql, {name: list(columns) for name, columns in COLUMNS.items()})
     times = {i.name: TIMES[i.name] for i in query.inputs}
     assert bag(in_duckdb(batch_sql(query, times), data)) == want
-    plan = lower(asked.cql, query, {name: Known(time) for name, time in times.items()})
+    plan = lower(asked.cql, query, {name: DeclaredStream(time) for name, time in times.items()})
     assert bag(run(plan, data, cuts)) == want
 
 
@@ -163,7 +163,7 @@ def test_windows_of_rows(data: dict[str, pa.Table], rows: tuple[int, int], per_k
     query = read(cql, {name: list(columns) for name, columns in COLUMNS.items()})
     times = {"a": "at", "b": "at"}
     want = bag(in_duckdb(batch_sql(query, times, {"a": "n", "b": "n"}), data))
-    plan = lower(cql, query, {name: Known("at", order_by="n") for name in "ab"})
+    plan = lower(cql, query, {name: DeclaredStream("at", order_by="n") for name in "ab"})
     assert plan.sides[0].where is None
     assert bag(run(plan, data, cuts)) == want
     counted = _by_hand(data, rows, per_key)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from tests.query.mistakes import STREAMS, TIMES, TOLD, all_told
+from lab.query.query_mistakes import MESSAGES, STREAMS, TIMES, all_messages
 from watersmeet.model.grouping import Aggregate, Bucket
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
-from watersmeet.query.lowering import Known, Plan, lower
-from watersmeet.query.queries import Auto, Column
-from watersmeet.query.reader import read
+from watersmeet.query.lowering import DeclaredStream, LoweredQuery, lower
+from watersmeet.query.parsed_query import Auto, Column
+from watersmeet.query.parser import read
 
 SECOND = 1_000_000
 ON = "FROM auction A, bid B WHERE A.item_id = B.item_id"
 
 
-def plan(query: str) -> Plan:
+def plan(query: str) -> LoweredQuery:
     asked = read(query, STREAMS)
-    return lower(query, asked, {i.name: Known(TIMES[i.stream]) for i in asked.inputs})
+    return lower(query, asked, {i.name: DeclaredStream(TIMES[i.stream]) for i in asked.inputs})
 
 
 def spelled(e: exp.Expr | None) -> str:
@@ -26,7 +26,7 @@ def spelled(e: exp.Expr | None) -> str:
 
 
 def test_every_mistake_is_told_as_it_was() -> None:
-    assert all_told() == TOLD.read_text()
+    assert all_messages() == MESSAGES.read_text()
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_bracket_elsewhere_is_sql() -> None:
     [
         ("JOIN", "A.reserve > 1 AND B.price > 2", ("reserve > 1", "price < 9 AND price > 2"), "", ""),
         ("LEFT JOIN", "A.reserve > 1 AND B.price > 2", ("reserve > 1", "price < 9"), "", "price > 2"),
-        ("RIGHT JOIN", "A.reserve > 1 AND B.price > 2", ("", "price > 2"), "price < 9", "reserve > 1"),
-        ("FULL JOIN", "A.reserve > 1 AND B.price > 2", ("", ""), "price < 9", "reserve > 1 AND price > 2"),
+        ("RIGHT JOIN", "A.reserve > 1 AND B.price > 2", ("", "price > 2"), "B_computed_0", "reserve > 1"),
+        ("FULL JOIN", "A.reserve > 1 AND B.price > 2", ("", ""), "B_computed_0", "reserve > 1 AND price > 2"),
         ("LEFT SEMI JOIN", "A.reserve > 1", ("reserve > 1", "price < 9"), "", ""),
         ("LEFT ANTI JOIN", "A.reserve > 1", ("reserve > 1", "price < 9"), "", ""),
     ],
@@ -98,8 +98,8 @@ def test_keys_of_other_names_are_one_above_the_join() -> None:
     text = "SELECT a.x, b.x AS bx FROM a, b WHERE a.x = b.y"
     query = read(text, streams)
     assert query.equal == ((Column("a", "x"), Column("b", "y")),)
-    found = lower(text, query, {"a": Known("at"), "b": Known("at")})
-    assert found.on == ("a_x",), "b has another column called x"
+    found = lower(text, query, {"a": DeclaredStream("at"), "b": DeclaredStream("at")})
+    assert found.equal == ({"a": "a_x", "b": "a_x"},), "b has another column called x"
     assert [(n, spelled(e)) for n, e in found.sides[1].columns] == [("a_x", "y"), ("x", "x"), ("b_at", "at")]
     assert [spelled(e) for _, e in found.outputs] == ["a_x", "x"]
 
@@ -125,6 +125,22 @@ def test_groups_and_aggregates() -> None:
     assert [name for name, _ in found.sides[1].columns] == ["item_id", "bid_at", "bidder", "B_computed_0"]
 
 
+def test_no_column_is_taken_for_one_that_the_query_computes() -> None:
+    streams = {"a": ["k", "at", "agg_0"], "b": ["k", "b_at", "b_computed_0", "AT_bucket"]}
+    text = (
+        "SELECT agg_0, AT_bucket, BUCKET(at, '1 minute') AS m, MAX(b_at + b_computed_0) AS x FROM a, b WHERE a.k = b.k "
+        "GROUP BY agg_0, AT_bucket, m"
+    )
+    found = lower(text, read(text, streams), {"a": DeclaredStream("at"), "b": DeclaredStream("b_at")})
+    assert found.by == ("agg_0", "AT_bucket", Bucket("at", 60 * SECOND, "at_bucket_2"))
+    assert dict(found.aggregates) == {"agg_0_2": Aggregate("max", "b_computed_0_2")}
+    assert [spelled(e) for _, e in found.outputs] == ["agg_0", "AT_bucket", "at_bucket_2", "agg_0_2"]
+    assert [(n, spelled(e)) for n, e in found.sides[1].columns][-1] == ("b_computed_0_2", "b_at + b_computed_0")
+    text = "SELECT agg_0 FROM a, b WHERE a.k = b.k GROUP BY agg_0"
+    found = lower(text, read(text, streams), {"a": DeclaredStream("at"), "b": DeclaredStream("b_at")})
+    assert found.aggregates[0][0] == "agg_0_2"
+
+
 def test_star_has_equal_columns_once_and_says_whose_the_others_are() -> None:
     streams = {"s1": ["epoch", "val"], "s2": ["epoch", "val"]}
     query = read("SELECT * FROM s1, s2 WHERE s1.epoch = s2.epoch", streams)
@@ -136,7 +152,7 @@ def test_star_has_equal_columns_once_and_says_whose_the_others_are() -> None:
 def test_fields_of_structs_and_a_column_called_as_its_stream() -> None:
     streams = {"a": ["k", "a", "at"], "b": ["k", "place", "bt"]}
     text = "SELECT a, place.town AS town, b.place.x.y AS y FROM a, b WHERE a.k = b.k AND b.place.x.y > 1"
-    found = lower(text, read(text, streams), {"a": Known("at"), "b": Known("bt")})
+    found = lower(text, read(text, streams), {"a": DeclaredStream("at"), "b": DeclaredStream("bt")})
     assert [spelled(e) for _, e in found.outputs] == ["a", "place.town", "place.x.y"]
     assert spelled(found.sides[1].where) == "place.x.y > 1"
 
@@ -144,8 +160,10 @@ def test_fields_of_structs_and_a_column_called_as_its_stream() -> None:
 def test_three_streams_without_a_common_key() -> None:
     streams = {"a": ["x", "at"], "b": ["x", "y", "bt"], "c": ["y", "ct"]}
     text = "SELECT a.x, c.y FROM a, b, c WHERE a.x = b.x AND b.y = c.y"
-    found = lower(text, read(text, streams), {"a": Known("at"), "b": Known("bt"), "c": Known("ct")})
-    assert found.on == ("a.x = b.x", "b.y = c.y")
+    found = lower(
+        text, read(text, streams), {"a": DeclaredStream("at"), "b": DeclaredStream("bt"), "c": DeclaredStream("ct")}
+    )
+    assert found.equal == ({"a": "x", "b": "x"}, {"b": "y", "c": "y"})
 
 
 def test_names_are_found_as_spark_finds_them() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.processes import wait_for
 from soak import campaign
 from soak.campaign import Planned
 from soak.machine import Machine
-from soak.processes import wait_for
 
 pytestmark = pytest.mark.more
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from soak import chart, endless, report
+from soak import endless, endless_chart, report
 from soak import endless_source as source
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.model.batches import Batch, no_rows
-from watersmeet.model.punctuations import Closings, Punctuation, Range
+from watersmeet.model.punctuations import BatchPunctuations, Punctuation, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 
@@ -35,17 +35,19 @@ def batch(name: str, n: int) -> Batch:
         return Batch.of(no_rows(own.schema), own.time)
     said = [Punctuation(Range(0, rows.bound - 1), n * source.SECOND - source.DISORDER)] if rows.bound else []
     columns = pa.record_batch([pa.array(rows.times), pa.array(rows.keys)], schema=own.schema)
-    return Batch.of(columns, own.time, closings=Closings.of(said, pa.schema([("k", pa.int64())])) if said else None)
+    return Batch.of(
+        columns, own.time, punctuations=BatchPunctuations.of(said, pa.schema([("k", pa.int64())])) if said else None
+    )
 
 
 def test_what_is_predicted_is_what_the_join_holds() -> None:
     """Through bursts, the pause, the hot key, a silent stream and its return."""
-    join, held = PWJoin(JoinQuery((spec("a"), spec("b")))).start(), []
+    join, held = PWJoin().start(JoinQuery((spec("a"), spec("b")))), []
     for n in range(source.CYCLE + 8):
         assert sum(t.num_rows for t in join.step([batch("a", n), batch("b", n)])) >= 0
         assert join.counters.stored == endless.predicted(n, ROWS), n
         assert join.counters.late == join.counters.violations == 0
-        assert join.counters.closings <= join.counters.stored, "of keys that are gone a range is remembered, no more"
+        assert join.counters.closed_keys <= join.counters.stored, "of keys that are gone a range is remembered, no more"
         held.append(join.counters.stored)
     assert max(held[50:60]) > 2 * held[25], "while b is silent, a waits for it"
     assert held[-1] < 1.2 * held[25], "and goes when b is back"
@@ -78,7 +80,7 @@ def test_the_report_draws_it(tmp_path: Path) -> None:
     assert "In 1 of 1 samples" in text
     assert "Nothing has grown." in text
     assert (tmp_path / "endless.svg").read_text().count("<svg") == 1
-    assert chart.draw
+    assert endless_chart.draw
 
 
 @pytest.mark.more

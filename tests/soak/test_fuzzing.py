@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soak import fuzzing, guided, report, targets
+from soak import fuzz, guided, report, targets
 from soak.targets import TARGETS
 
 SLOW = ("two_streams", "several_streams")
@@ -26,23 +26,23 @@ def test_a_case_is_exact_or_refused_by_name(name: str, seed: int) -> None:
 
 
 def test_every_target_has_its_share_and_says_what_it_does() -> None:
-    assert set(fuzzing.SHARES) == set(TARGETS)
+    assert set(fuzz.SHARES) == set(TARGETS)
     assert all(targets.about(name) for name in TARGETS)
 
 
 def test_chunks_are_all_cases_and_begin_with_every_target() -> None:
-    some = fuzzing.chunks(100_000, list(TARGETS))
+    some = fuzz.chunks(100_000, list(TARGETS))
     assert 100_000 <= sum(count for _, _, count in some) < 100_000 + len(TARGETS)
     assert {name for name, _, _ in some[: len(TARGETS)]} == set(TARGETS)
 
 
 def test_a_run_is_counted_and_goes_on_where_it_was_left(tmp_path: Path) -> None:
     results = tmp_path / "fuzz.jsonl"
-    done = fuzzing.run(results, cases=60, seed=1, wanted=["times", "state_bytes"])
+    done = fuzz.run(results, cases=60, seed=1, wanted=["times", "state_bytes"])
     assert sum(d["cases"] for d in done) == sum(sum(d["ended"].values()) for d in done) >= 60
     assert not [f for d in done for f in d["findings"]]
-    assert fuzzing.read(results) == done
-    assert fuzzing.run(results, cases=60, seed=1, wanted=["times", "state_bytes"]) == []
+    assert fuzz.read(results) == done
+    assert fuzz.run(results, cases=60, seed=1, wanted=["times", "state_bytes"]) == []
     assert "| `times` |" in report.fuzz_table(done)
 
 
@@ -51,7 +51,7 @@ def test_what_raises_is_a_finding_with_its_number(monkeypatch: pytest.MonkeyPatc
         raise KeyError("oh")
 
     monkeypatch.setitem(TARGETS, "times", fails)
-    found = fuzzing.chunk("times", 1, 10, 3)
+    found = fuzz.chunk("times", 1, 10, 3)
     assert found["ended"] == {"finding": 3}
     assert [f["number"] for f in found["findings"]] == [10, 11, 12]
     assert "KeyError: 'oh'" in found["findings"][0]["what"]
@@ -64,13 +64,13 @@ def test_a_crash_and_a_hang_are_findings(
     stand_in = tmp_path / "python"
     stand_in.write_text(f"#!/bin/sh\nexec {os.sys.executable} -c 'import os, time; {program}'\n")  # type: ignore[attr-defined]
     stand_in.chmod(0o700)
-    monkeypatch.setattr(fuzzing.sys, "executable", str(stand_in))
-    monkeypatch.setattr(fuzzing, "LONGEST", 3.0)
+    monkeypatch.setattr(fuzz.sys, "executable", str(stand_in))
+    monkeypatch.setattr(fuzz, "LONGEST", 3.0)
     began = time.monotonic()
-    (done,) = fuzzing.run(tmp_path / "fuzz.jsonl", cases=5, seed=1, wanted=["times"])
+    (done,) = fuzz.run(tmp_path / "fuzz.jsonl", cases=5, seed=1, wanted=["times"])
     assert time.monotonic() - began < 30
     assert told in done["findings"][0]["what"]
-    assert fuzzing.totals([done])["times"]["finding"] == 1
+    assert fuzz.totals([done])["times"]["finding"] == 1
     assert json.loads((tmp_path / "fuzz.jsonl").read_text())["cases"] == 5
 
 

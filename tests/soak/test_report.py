@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.measure.sections import filled
 from soak import faults, guided, report
 
 
@@ -37,5 +38,5 @@ def test_guided_runs_are_told_of() -> None:
 
 
 def test_a_page_without_the_part_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no part called faults"):
-        report.filled("nothing", "faults", "x")
+    with pytest.raises(ValueError, match="0 pairs of markers <!-- faults: begin -->"):
+        filled("nothing", "faults", "x")

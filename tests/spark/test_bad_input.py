@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, failure, run
+from lab.spark.feeds import Feed, failure, run
 from watersmeet.spark.session import BATCH_BYTES, LIMIT, NO_LIMIT
 
 pytestmark = pytest.mark.spark

@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, failure, run
+from lab.spark.feeds import Feed, failure, run
 from watersmeet.errors import ColumnError, QueryError, SettingError, WindowError
-from watersmeet.spark.session import REQUIRED
+from watersmeet.spark.session import PROVIDER, REQUIRED
 
 pytestmark = pytest.mark.spark
 
 UNITS = (
-    'Hint: write it like "10 seconds" or "1 hour 30 minutes"; '
-    "units are microsecond, millisecond, second, minute, hour, day, week."
+    'Hint: write it like "10 seconds", "1 hour 30 minutes" or timedelta(seconds=10); units are microsecond, '
+    "millisecond, second, minute, hour, day, week."
 )
 
 #: Spark's own defaults for the required settings.
@@ -64,7 +64,7 @@ def test_ties_and_silence_are_said_in_columns_and_times_that_there_are(bids: Dat
     a = wm.stream(auctions.select("item_id", "opened_at"), time="opened_at", window="1 hour", name="auctions")
     plain = bids.select("item_id", "bid_at", "tags")
     b = wm.stream(plain, time="bid_at", window="1 hour", idle_after="0 seconds", name="bids")
-    assert "`idle_after` of stream `bids` is 0 µs" in refusal(WindowError, lambda: wm.join(a, b, on="item_id"))
+    assert "`idle_after` of stream `bids` is 0 seconds" in refusal(WindowError, lambda: wm.join(a, b, on="item_id"))
     b = wm.stream(plain, time="bid_at", window="1 hour", order_by="tags", name="bids")
     assert "whose values have no order" in refusal(ColumnError, lambda: wm.join(a, b, on="item_id"))
 
@@ -108,12 +108,12 @@ def test_a_time_must_be_a_timestamp(bids: DataFrame) -> None:
     [
         (
             {"window": "-5 seconds"},
-            "`window` is -5000000 µs; a window reaches back in time, so it cannot be negative.\n"
+            "`window` is -5 seconds; a window reaches back in time, so it cannot be negative.\n"
             'Hint: give a duration such as "10 seconds", or None to keep tuples until a punctuation.',
         ),
         (
             {"window": "1 second", "delay": "-1 second"},
-            '`delay` of stream `bids` is "-1 second"; a tuple cannot come before it happened.\n'
+            "`delay` of stream `bids` is -1 second; a tuple cannot come before it happened.\n"
             'Hint: use "0 seconds" for a stream that is in order.',
         ),
         (
@@ -122,9 +122,14 @@ def test_a_time_must_be_a_timestamp(bids: DataFrame) -> None:
         ),
         (
             {"window": "1 second", "delay": "1 month"},
-            '`delay` is "1 month"; that is not a duration of fixed length.\n' + UNITS,
+            '`delay` is "1 month"; that is not a duration of fixed length.\n'
+            'Hint: months and years differ in length; count days, e.g. "30 days".',
         ),
-        ({"window": " "}, '`window` is empty.\nHint: write it like "10 seconds".'),
+        (
+            {"window": " "},
+            "`window` is empty; it is a duration.\n"
+            'Hint: write it like "10 seconds", "1 hour 30 minutes" or timedelta(seconds=10).',
+        ),
     ],
 )
 def test_durations_are_read_with_care(bids: DataFrame, arguments: dict[str, str], text: str) -> None:
@@ -219,6 +224,22 @@ def test_keys_must_be_comparable(auctions: DataFrame, bids: DataFrame) -> None:
     )
 
 
+def test_nested_keys_are_judged_by_their_types_and_not_by_names_of_fields(spark: SparkSession) -> None:
+    def joined_on(value: str) -> wm.Joined:
+        a, b = (spark.sql(f"SELECT {value} AS k, timestamp '2024-01-01' AS {t}") for t in ("a_at", "b_at"))
+        return wm.join(
+            wm.stream(a, time="a_at", window="1 hour", name="a"),
+            wm.stream(b, time="b_at", window="1 hour", name="b"),
+            on="k",
+        )
+
+    assert joined_on("named_struct('variant', 1, 'void', 2, 'map<', 3)").df.columns == ["k", "a_at", "b_at"]
+    for value, kind in (("NULL", "void"), ("array(map('x', 1))", "array<map<string,int>>")):
+        text = f"`on` column `k` of stream `a` is {kind}; values of that type cannot be compared for equality."
+        assert refusal(ColumnError, lambda value=value: joined_on(value)).startswith(text)
+    assert "has collation UTF8_LCASE" in refusal(ColumnError, lambda: joined_on("array('x' COLLATE UTF8_LCASE)"))
+
+
 def test_columns_that_python_never_sees_are_refused(spark: SparkSession, a: wm.Stream) -> None:
     odd = spark.sql("SELECT 1L AS item_id, timestamp '2024-01-01' AS bid_at, interval '1' year AS years")
     b = wm.stream(odd, time="bid_at", window="1 hour", name="bids")
@@ -246,8 +267,8 @@ def test_static_and_streaming_do_not_mix(spark: SparkSession, a: wm.Stream) -> N
     rate = spark.readStream.format("rate").load().selectExpr("value AS item_id", "timestamp AS at")
     streaming = wm.stream(rate, time="at", window="1 hour", name="rate")
     assert refusal(QueryError, lambda: wm.join(a, streaming, on="item_id")) == (
-        "`auctions` is a static DataFrame and others are streaming; a static side has no event-time progress.\n"
-        "Hint: join a static table with Spark's own df.join (it needs no state), or read it as a stream."
+        "`auctions` is a static DataFrame and others are streaming; a static side has no watermark.\n"
+        'Hint: a table needs no state: stream_df.join(table, "…", "left") is Spark\'s own; or read it as a stream.'
     )
 
 
@@ -273,6 +294,16 @@ def test_a_session_without_a_required_setting_is_refused(spark: SparkSession, se
     text = f"the Spark session has `{setting}` = {have}, but a streaming join needs {value}: {why}."
     hint = f'Hint: spark.conf.set("{setting}", "{value}"), or make the session with wm.session() / wm.configure().'
     assert refusal(SettingError, lambda: wm.join(*streams, on="k")) == f"{text}\n{hint}"
+
+
+def test_the_state_store_of_a_vendor_is_accepted(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set(PROVIDER, "com.vendor.streaming.state.RocksDBStateStoreProvider")
+    rate = other.readStream.format("rate").load()
+    streams = (
+        wm.stream(rate.selectExpr("value AS k", f"timestamp AS {n}_ts"), time=f"{n}_ts", window="1 hour") for n in "ab"
+    )
+    assert wm.join(*streams, on="k").streaming
 
 
 # ---------------------------------------------------------------- a checkpoint of another query
@@ -311,7 +342,7 @@ def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"window": "11 seconds"}, ["StateMismatchError", "streams[0].window was 10000000, is 11000000"]),
+        ({"window": "11 seconds"}, ["StateMismatchError", "streams[0].window was 10 seconds, is 11 seconds"]),
         ({"on": "j"}, ["StateMismatchError", "streams[0].key[0] was 'k', is 'j'", "streams[1].key[0] was 'k', is 'j'"]),
         ({"shards": 3}, ["StateMismatchError", "the checkpoint was written with 2 shards", "the query now has 3"]),
         ({"shards": 1}, ["StateMismatchError", "the checkpoint was written with 2 shards", "the query now has 1"]),
@@ -330,3 +361,172 @@ def test_a_refused_checkpoint_is_as_it_was(checkpoint: Checkpoint) -> None:
     told = run(checkpoint.query(), checkpoint.folder)
     assert told.table.num_rows == 6
     assert told.metrics[0]["stored"] == 8
+
+
+# ---------------------------------------------------------------- punctuations
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "text"),
+    [
+        (
+            lambda df: wm.when("prize > 3", on="item_id"),
+            ColumnError,
+            "the condition of `when` names column `prize`, which stream `bids` does not have.\n"
+            "Hint: did you mean `price`?",
+        ),
+        (
+            lambda df: wm.end(F.col("zzz")),
+            ColumnError,
+            "the condition of `end` names column `zzz`, which stream `bids` does not have.\n"
+            "Hint: its columns are item_id, bid_at, price, tags, word, name.",
+        ),
+        (
+            lambda df: wm.when("price", on="item_id"),
+            QueryError,
+            "the condition of `when` of stream `bids` is double; a row is a punctuation where it is true.\n"
+            'Hint: write a comparison, e.g. wm.when("status = \'closed\'", on="…").',
+        ),
+        (
+            lambda df: wm.heartbeat("price >"),
+            QueryError,
+            "the condition of `heartbeat` is no expression over the columns of stream `bids`: [PARSE_SYNTAX_ERROR]",
+        ),
+        (
+            lambda df: wm.when("count(*) > 1", on="item_id"),
+            QueryError,
+            "the condition of `when` is no expression over the columns of stream `bids`: [",
+        ),
+        (
+            lambda df: wm.when("price > 3", on="item"),
+            ColumnError,
+            "`on` of `when` names column `item`, which stream `bids` does not have.\nHint: did you mean `item_id`? "
+            'on={"key": "…"} closes a value that stands in another column, or is computed.',
+        ),
+        (
+            lambda df: wm.when("price > 3", on={"item_id": "itm + 1"}),
+            ColumnError,
+            "`on` of `when` names column `itm`, which stream `bids` does not have.",
+        ),
+        (
+            lambda df: wm.when("price > 3", values="item_ids"),
+            ColumnError,
+            "`values` of `when` names column `item_ids`, which stream `bids` does not have.\n"
+            "Hint: did you mean `item_id`?",
+        ),
+        (
+            lambda df: wm.when("price > 3", values="item_id"),
+            ColumnError,
+            "`values` of `when` of stream `bids` is bigint; a list of values is an array.\n"
+            'Hint: close one value a row, wm.when("…", on="…"), or make an array of it: values="array(…)".',
+        ),
+        (
+            lambda df: wm.when("price > 3", low=F.col("lowest")),
+            ColumnError,
+            "`low` of `when` names column `lowest`, which stream `bids` does not have.",
+        ),
+        (
+            lambda df: wm.heartbeat("price > 3", time="bid_att"),
+            ColumnError,
+            "`time` of `heartbeat` names column `bid_att`, which stream `bids` does not have.\n"
+            "Hint: did you mean `bid_at`?",
+        ),
+        (
+            lambda df: wm.heartbeat("price > 3", time="price"),
+            ColumnError,
+            "`time` of `heartbeat` of stream `bids` is double; a time is a timestamp.\n"
+            "Hint: convert it first, with F.to_timestamp(…) or F.timestamp_seconds(…).",
+        ),
+        (
+            lambda df: wm.when("true", on="item_id", df=df.select("bid_at")),
+            ColumnError,
+            "`on` of `when` names column `item_id`, which `df` of `when`, the punctuations of stream `bids`, does not "
+            "have.",
+        ),
+        (
+            lambda df: wm.end("true", df=df.drop("bid_at")),
+            ColumnError,
+            "`time` names column `bid_at`, which `df` of `end`, the punctuations of stream `bids`, does not have.",
+        ),
+        (
+            lambda df: wm.end("true", df=df.withColumn("bid_at", F.unix_seconds("bid_at"))),
+            ColumnError,
+            "`time` is column `bid_at`, timestamp in the stream and bigint in `df` of `end`, the punctuations of "
+            "stream `bids`, where it is the time of a punctuation; times of two types cannot be compared.\n"
+            'Hint: cast it: df.withColumn("bid_at", F.col("bid_at").cast("timestamp")).',
+        ),
+    ],
+)
+def test_punctuations_are_read_before_they_are_used(
+    bids: DataFrame, source: Callable[[DataFrame], Any], kind: type[Exception], text: str
+) -> None:
+    found = refusal(kind, lambda: wm.stream(bids, time="bid_at", punctuation=source(bids), name="bids"))
+    assert found.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {},
+            "`when` takes one of `on`, `values`, or `low` and `high`: a punctuation closes a value, a list or a range.",
+        ),
+        ({"values": "a", "low": 1}, "`when` takes one of `on`, `values`, or `low` and `high`"),
+        ({"on": []}, "`on` of `when` is []; it names the columns whose values are closed, each once.\nHint: e.g. on="),
+        ({"on": ["x", "x"]}, "`on` of `when` is ['x', 'x']; it names the columns whose values are closed, each once."),
+        ({"on": [1]}, "`on` of `when` is [1]; it names the columns whose values are closed, each once."),
+        (
+            {"on": ["x", "y"], "values": "a"},
+            "`on` of `when` is ['x', 'y'], and `values` gives a list of values of one column.\nHint: name that column",
+        ),
+        (
+            {"on": {"x": "y"}, "high": 1},
+            "`on` of `when` is {'x': 'y'}, and `low` and `high` give a range of values of one column.",
+        ),
+    ],
+)
+def test_when_says_what_is_closed(given: dict[str, Any], text: str) -> None:
+    assert refusal(QueryError, lambda: wm.when("over", **given)).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"values": "array(tags)"}, "`values` of `when` of stream `bids` is map<string,int>, and the key `item_id`"),
+        ({"values": "array(price)"}, "`values` of `when` of stream `bids` is double, and the key `item_id` is bigint;"),
+        ({"low": "price"}, "`low` of `when` of stream `bids` is double, and the key `item_id` is bigint;"),
+        ({"low": "item_id", "high": "tags"}, "`high` of `when` of stream `bids` is map<string,int>"),
+        (
+            {"on": {"item_id": "2.5"}},
+            "`on` of `when` of stream `bids` is decimal(2,1), and the key `item_id` is bigint",
+        ),
+    ],
+)
+def test_values_that_are_closed_are_values_of_the_key(
+    bids: DataFrame, auctions: DataFrame, given: dict[str, Any], part: str
+) -> None:
+    a = wm.stream(auctions.select("item_id", "opened_at"), time="opened_at", window="1 hour", name="auctions")
+    b = wm.stream(bids, time="bid_at", window="1 hour", punctuation=wm.when("price > 3", **given), name="bids")
+    found = refusal(ColumnError, lambda: wm.join(a, b, on="item_id"))
+    assert found.startswith(part)
+    assert "the value that it would become is not the one that was closed.\nHint: give values of the type of" in found
+
+
+def test_punctuations_are_read_as_their_stream_is(spark: SparkSession, bids: DataFrame, tmp_path: Path) -> None:
+    feed = Feed(spark, tmp_path / "a", "item_id long, bid_at timestamp")
+    said = wm.end("true", df=bids)
+    a = wm.stream(feed.stream(), time="bid_at", window="1 hour", punctuation=said, name="a")
+    b = wm.stream(feed.stream().withColumnRenamed("bid_at", "at"), time="at", window="1 hour", name="b")
+    assert refusal(QueryError, lambda: wm.join(a, b, on="item_id")) == (
+        "`df` of `end`, the punctuations of stream `a`, is a static DataFrame and the stream is streaming; both are "
+        "read in the same batches.\n"
+        "Hint: read the punctuations as the stream is read, with spark.readStream or with spark.read."
+    )
+
+
+@pytest.mark.parametrize("name", ["watersmeet kind", "Watersmeet sign 0"])
+def test_names_of_added_columns_are_refused(bids: DataFrame, name: str) -> None:
+    assert refusal(ColumnError, lambda: wm.stream(bids.withColumn(name, F.lit(1)), time="bid_at", name="bids")) == (
+        f"column `{name}` of stream `bids` begins with `watersmeet `, as columns that operators add do.\n"
+        f'Hint: rename it: df.withColumnRenamed("{name}", "{name[11:]}").'
+    )

@@ -14,7 +14,7 @@ pytest.importorskip("duckdb")
 
 from rich.console import Console
 
-from examples import auction, location, sensors
+from examples import auction, location, quiet_source, sensors, trades
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -55,6 +55,13 @@ def test_the_auction_is_exact_and_its_state_small(spark, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.more
+def test_a_quiet_source_holds_nothing_back(spark, capfd):
+    assert quiet_source.main() == [0, 2]
+    assert "unpaid orders" in capfd.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.more
 def test_sensors_find_the_walker(spark, tmp_path):
     said, picture = io.StringIO(), tmp_path / "walk.svg"
     walk = sensors.Walk(epochs=240, seed=2)
@@ -82,6 +89,15 @@ def test_the_transmitter_is_found_without_a_window(spark):
     # the detour of a quarter of a minute, of three sensors, and not the whole minutes
     assert found.counters[-2]["stored"] < 2 * 3 * 10 * 25 < sum(c["rows_in"] for c in found.counters) / 2
     assert found.error(field) < 5
+
+
+@pytest.mark.spark
+@pytest.mark.more
+def test_trades_have_the_quotes_that_duckdb_finds(spark):
+    found, whole, stored = trades.show(spark, trades.Market(seconds=180, seed=4))
+    assert found == {trade: whole[trade] for trade in found}
+    assert len(found) > 0.9 * len(whole)
+    assert max(stored) < 0.25 * 180 * 50
 
 
 def test_the_location_example_knows_no_window():

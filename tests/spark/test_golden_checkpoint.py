@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.golden import checkpoint as golden
-from tests.spark.feeds import failure
-from watersmeet.joins.reference import Tuple, on_time
-from watersmeet.state import log
+from lab.golden import checkpoint as golden
+from lab.spark.feeds import failure
+from watersmeet.joins.reference.definition import Tuple, on_time
+from watersmeet.state.durable import log
 
 pytestmark = pytest.mark.spark
 
-READABLE = (1,)
+READABLE = (2,)
 
 
 def pairs(batches: int) -> Counter[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, forget_working_states, run
+from lab.spark.feeds import Feed, forget_working_states, run
 from watersmeet.errors import QueryError
 
 pytestmark = pytest.mark.spark
@@ -149,11 +149,11 @@ def test_what_is_refused_and_what_is_explained(spark: SparkSession) -> None:
         plain.group_by("item_id").agg(n=wm.count())
     with pytest.raises(QueryError, match=r"by seller, but punctuations end values of the join key \(item_id\) only"):
         joined.group_by("seller").agg(n=wm.count())
-    with pytest.raises(QueryError, match="`n` is a int; `agg` takes aggregates"):
+    with pytest.raises(QueryError, match="`n` is an int; `agg` takes aggregates"):
         joined.group_by("item_id").agg(n=1)  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match="`group_by` takes names of columns and buckets; got int"):
+    with pytest.raises(QueryError, match="`group_by` takes names of columns and buckets; got an int"):
         joined.group_by(3)  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match='`duration` of the bucket is "0 seconds"'):
+    with pytest.raises(QueryError, match="`duration` of the bucket is 0 seconds"):
         wm.bucket("bid_at", "0 seconds")
     text = str(joined.group_by("item_id").agg(n=wm.count()).explain())
     assert "groups by item_id, in the join's own operator" in text

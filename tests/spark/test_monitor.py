@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
-from tests.dashboard.runs import batch
-from tests.dashboard.test_prometheus import parse
-from tests.spark.feeds import Feed, failure
-from watersmeet.dashboard.files import read_events
+from lab.dashboard.prometheus_text import parse
+from lab.dashboard.run_events import batch
+from lab.spark.feeds import Feed, failure
+from watersmeet.dashboard.event_files import read_events
 from watersmeet.errors import QueryError
 from watersmeet.pipelines import secrets
 
@@ -95,7 +95,7 @@ def test_all_outputs_say_what_the_progress_says(
         assert all(set(s) == set(batch(0)["streams"][0]) for s in event["streams"])
         assert event["counters"] == said
         assert event["left"] == {
-            "window": said["invalidated"],
+            "window": said["expired"],
             "punctuation": said["purged"],
             "dead": said["dead"],
             "matched": 0,
@@ -184,7 +184,7 @@ def test_what_goes_wrong_in_the_monitor_does_not_reach_the_query(
 ) -> None:
     joined = House(spark, tmp_path, batches=1).join()
     with wm.monitor(joined, events=tmp_path / "events.jsonl") as monitor:
-        monitor._closing[0].close()  # as on a full disk: nothing can be written any more
+        monitor._resources[0].close()  # as on a full disk: nothing can be written any more
         results = tmp_path / "results"
         query = wm.write(joined, checkpoint=tmp_path / "checkpoint", results=results, trigger={"availableNow": True})
         assert finish(query)
@@ -195,7 +195,7 @@ def test_what_goes_wrong_in_the_monitor_does_not_reach_the_query(
 
 def test_a_monitor_without_an_output_or_a_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     house = House(spark, tmp_path, batches=1)
-    with pytest.raises(QueryError, match=r"`monitor` has nowhere to tell what it sees"):
+    with pytest.raises(QueryError, match=r"`monitor` has no destination for its events"):
         wm.monitor(house.join())
     static = wm.join(
         wm.stream(house.a.static(), time="a_ts", window="1 minute"),

@@ -17,9 +17,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, Told, failure, forget_working_states, run
+from lab.spark.feeds import Feed, QueryOutput, failure, forget_working_states, run
 from watersmeet.errors import QueryError, WindowError
-from watersmeet.kernels.warm_up import SEVERAL
+from watersmeet.joins import REGISTRY
+from watersmeet.joins.multiway_options import MultiwayJoin
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -65,9 +66,9 @@ class Feeds:
             return Counter(database.execute(sql).fetchall())
 
 
-def numbers(told: Told | pa.Table, names: str) -> Counter[tuple[int, ...]]:
+def numbers(told: QueryOutput | pa.Table, names: str) -> Counter[tuple[int, ...]]:
     """Results by the numbers of their rows."""
-    rows = (told.table if isinstance(told, Told) else told).to_pylist()
+    rows = (told.table if isinstance(told, QueryOutput) else told).to_pylist()
     return Counter(tuple(r[f"{n}_n"] for n in names) for r in rows if r.get("kind", "result") == "result")
 
 
@@ -111,7 +112,7 @@ def test_three_streams_restarts_late_rows_and_the_order(spark: SparkSession, tmp
     last = more.metrics[-1]
     assert last["stored"] < 3 * 80
     assert all(len(shard["order"]) == 3 for shard in last["shards"])
-    assert all(figure["rate"] > 0 for shard in last["shards"] for figure in shard["figures"])
+    assert all(figure["rate"] > 0 for shard in last["shards"] for figure in shard["statistics"])
 
 
 def test_static_streams_a_where_and_groups(spark: SparkSession, tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_windows_of_rows_and_of_time(spark: SparkSession, tmp_path: Path) -> Non
     joined = counted(feeds, static=True)
     assert numbers(joined.df.toArrow(), "abc") == want
     assert len(joined.ids) == 1
-    assert "1 shards, one because rows of a whole stream are counted" in str(joined.explain())
+    assert "1 shard, one because rows of a whole stream are counted" in str(joined.explain())
     told = run(counted(feeds, static=False).df, tmp_path / "checkpoint")
     known = "least((SELECT max(a_ts) FROM a), (SELECT max(b_ts) FROM b))"  # as far as rows can be counted
     assert numbers(told, "abc") == feeds.duckdb(f"{sql} AND greatest(a_ts, b_ts, c_ts) < {known}")
@@ -209,7 +210,7 @@ def test_a_tree_is_explained(spark: SparkSession, tmp_path: Path) -> None:
     assert facts["streams"][0]["window"] == "6 seconds"
     (inner,) = facts["inner"]
     assert (inner["algorithm"], [s["name"] for s in inner["streams"]], inner["on"]) == ("general_lazy", [*"abc"], ["x"])
-    text = str(joined.explain())
+    text = str(joined.explain(verbose=True))
     assert "every tuple is in its own stream's window at the time of the newest" in text
     assert text.count("settings:") == 1
 
@@ -236,12 +237,12 @@ def test_explain_tells_of_orders(spark: SparkSession, tmp_path: Path) -> None:
         [{"rate": r, "distinct": 50, "window_tuples": 9 * r, "punctuation_rate": 0, "row_bytes": 90} for r in rates]
         for rates in ((10, 900, 20), (10, 700, 20))
     ]
-    said = [{"shard": i, "idle": 0, "figures": f} for i, f in enumerate(figures)]
+    said = [{"shard": i, "idle": 0, "statistics": f} for i, f in enumerate(figures)]
     progress = {"observedMetrics": {"watersmeet": {"shards": [json.dumps(s) for s in said]}}}
     order = joined.explain(progress).to_dict()["order"]
     assert order["orders"][0] == ["a", "c", "b"]
     assert order["cost"] < order["runner_up"]["cost"]
-    assert [f["rate"] for f in order["figures"]] == [20, 1600, 40]
+    assert [f["rate"] for f in order["statistics"]] == [20, 1600, 40]
     assert "; next best " in str(joined.explain(progress))
     assert "1,600 rows/s" in joined.explain(progress).to_svg()
     given = three(feeds, static=False, order=["c", "a", "b"]).explain()
@@ -255,11 +256,11 @@ def test_explain_tells_of_orders(spark: SparkSession, tmp_path: Path) -> None:
         {},
         {"how": "left"},
         {"algorithm": "nested_loop"},
-        {"algorithm": "hash", "buckets": 10},
+        {"algorithm": wm.WindowedHashJoin(buckets=10)},
         {"algorithm": "eager"},
         {"algorithm": "naive_multiway", "order": ["d", "a"]},
-        {"algorithm": "lazy", "every": "5 seconds", "expiration": "1 minute"},
-        {"algorithm": "hybrid", "index": ["d"]},
+        {"algorithm": wm.LazyJoin(every="5 seconds", expiration="1 minute")},
+        {"algorithm": wm.HybridJoin(index=("d",))},
         {"max_matches_per_row": 3},
     ],
 )
@@ -267,10 +268,11 @@ def test_every_plan_can_be_told_and_drawn(spark: SparkSession, tmp_path: Path, o
     feeds = Feeds(spark, tmp_path, {"a": ("x",), "d": ("y",)})
     explained = attributes(feeds, "ad", "a.x = d.y", static=False, **options).explain()
     facts = explained.to_dict()
-    taken = {"how": "pwjoin", "buckets": "windowed_hash", "max_matches_per_row": "general_lazy"}
+    taken = {"how": "pwjoin", "max_matches_per_row": "general_lazy"}
     wanted = next((taken[o] for o in taken if o in options), options.get("algorithm", "hash"))
+    wanted = wanted if isinstance(wanted, str) else wanted.name
     assert facts["algorithm"] == wanted
-    assert ("order" in facts) == (wanted in SEVERAL)
+    assert ("order" in facts) == issubclass(REGISTRY[wanted], MultiwayJoin)
     assert str(explained).startswith(f"{wanted} (")
     drawn = "".join(ET.fromstring(explained.to_svg()).itertext())
     assert all(word in drawn for word in (wanted, "kept", "2 shards"))
@@ -304,7 +306,7 @@ def test_every_plan_can_be_told_and_drawn(spark: SparkSession, tmp_path: Path, o
         (
             lambda s: wm.join(s("a", wm.rows(3)), s("c"), s("d"), on=["a.x = c.x", "c.y = d.y"]),
             WindowError,
-            "cannot be asked behind a tree of joins",
+            "cannot be checked behind a tree of joins",
         ),
         (lambda s: wm.join(s("a", None), s("c"), s("d"), on=["a.x = c.x", "c.y = d.y"]), WindowError, "has no window"),
     ],

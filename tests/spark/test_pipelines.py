@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
+import watersmeet as wm
 from watersmeet.errors import ColumnError, QueryError
+from watersmeet.pipelines.loader import from_text
 from watersmeet.pipelines.pipeline import Pipeline, Sink, Source
-from watersmeet.pipelines.reader import from_text
-from watersmeet.spark.pipelines import assembly, messages, packages, sources
+from watersmeet.spark.pipelines import assembly, messages, sources
+from watersmeet.spark.write import start_writing
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +81,7 @@ def files(folder: Path, name: str, head: str, *batches: list[str]) -> None:
 
 
 def run(pipeline: Pipeline, spark: SparkSession) -> None:
-    query = assembly.start(pipeline, assembly.joined(pipeline, spark), once=True)
+    query = assembly.start(pipeline, assembly.assemble(pipeline, spark), once=True)
     query.awaitTermination()
 
 
@@ -138,6 +143,24 @@ def test_a_message_is_its_value_and_what_stands_beside_it(spark: SparkSession) -
     assert tuple(row) == (1, 2.5, "7", "bid", None)
 
 
+def test_a_tombstone_closes_the_key_of_its_message(spark: SparkSession) -> None:
+    """What punctuations take from the message is computed beside the columns, and is none of the tuple's."""
+    got = messages.decoded(received(spark, None), source())
+    told = [{"when": "item_id IS NULL", "on": {"item_id": "kafka.key"}}, {"end": "kafka.headers['x'] = 'y'"}]
+    df, rules, hidden = sources._without_envelope(got, told)
+    assert df.columns == ["item_id", "bid_at", "price", *hidden]
+    assert rules == [
+        {"when": "item_id IS NULL", "on": {"item_id": "`kafka 0 on 0`"}},
+        {"end": "`kafka 1 end 0`"},
+    ]
+    closing = [sources._punctuation(rule) for rule in rules]
+    made = wm.stream(df, time="bid_at", punctuation=closing, name="bid")
+    assert (made.rules[0].about, made.rules[0].columns) == (("item_id",), ("`kafka 0 on 0`",))
+    _, unnamed, _ = sources._without_envelope(got, [{"when": "item_id IS NULL", "on": "kafka.key"}])
+    with pytest.raises(ColumnError, match=r'`on` of `when` names column `kafka.key`.*\n.*on=\{"key": "…"\} closes'):
+        wm.stream(df, time="bid_at", punctuation=sources._punctuation(unnamed[0]), name="bid")
+
+
 def test_a_message_without_headers_or_value_is_one_of_nulls(spark: SparkSession) -> None:
     got = messages.decoded(received(spark, None, b"{}"), source())
     found = got.selectExpr("item_id", "kafka.key", "kafka.headers['kind']", "kafka.offset").collect()
@@ -164,6 +187,54 @@ def test_malformed_messages_are_dropped_where_that_is_asked_for(spark: SparkSess
     assert [row.item_id for row in got.collect()] == [1, 3]
 
 
+def test_dead_letters_have_their_place_and_reason(spark: SparkSession) -> None:
+    values = (b'{"item_id": 1}', b"no json", None, b'{"item_id": "one"}', b"\xff\xfe")
+    letters = messages.dead_letters(received(spark, *values), source(malformed="sink")).orderBy("offset").collect()
+    assert [(r.stream, r.topic, r.partition, r.offset, r.key, b64decode(r.value)) for r in letters] == [
+        ("bid", "bids", 1, offset, "7", values[offset]) for offset in (1, 3, 4)
+    ]
+    unfit = f"the value does not fit the schema {JSON}"
+    assert [r.reason for r in letters] == ["the value is not JSON", unfit, "the value is not JSON"]
+    got = messages.decoded(received(spark, *values), source(malformed="sink"))
+    assert got.count() == 2
+
+
+def test_dead_letters_go_to_a_sink_of_their_own_each_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows and dead letters of one source in one query, over a restart in the middle of a batch."""
+    bid = source(malformed="sink")
+
+    def start(fail: bool) -> StreamingQuery:
+        read = spark.readStream.schema(KAFKA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "bids"))
+        rows = {n: messages.decoded(read, replace(bid, name=n)).drop("kafka") for n in "ab"}
+        streams = [
+            wm.stream(df.toDF("item_id", f"{n}_at", f"{n}_price"), time=f"{n}_at", window="1 hour", name=n)
+            for n, df in rows.items()
+        ]
+
+        def results(df: DataFrame, batch: int) -> None:
+            if fail and batch == 1:
+                raise OSError("full")
+            df.write.mode("overwrite").parquet(str(tmp_path / "results" / f"batch={batch}"))
+
+        sinks = {"malformed": tmp_path / "malformed", "results": results}
+        letters = messages.dead_letters(read, bid)
+        return start_writing(
+            wm.join(*streams, on="item_id"), letters, sinks, tmp_path / "checkpoint", {"availableNow": True}
+        )
+
+    for n in range(2):
+        good = f'{{"item_id": {n}, "bid_at": "2026-05-01T10:00:0{n}Z", "price": 1.5}}'.encode()
+        received(spark, good, b"broken").coalesce(1).write.mode("append").parquet(str(tmp_path / "bids"))
+    with pytest.raises(StreamingQueryException, match="full"):
+        start(fail=True).awaitTermination()
+    start(fail=False).awaitTermination()
+    letters = spark.read.parquet(str(tmp_path / "malformed")).selectExpr("*", "unix_seconds(timestamp) AS seconds")
+    assert sorted((r.batch, r.topic, r.offset, r.seconds, r.reason) for r in letters.collect()) == [
+        (n, "bids", 1, int(AT.timestamp()), "the value is not JSON") for n in range(2)
+    ]
+    assert sorted(r.item_id for r in spark.read.parquet(str(tmp_path / "results")).collect()) == [0, 1]
+
+
 def test_text_is_one_column(spark: SparkSession) -> None:
     got = messages.decoded(received(spark, b"plain"), source(value="text", schema=None))
     assert got.drop("kafka").collect()[0].asDict() == {"value": "plain"}
@@ -180,12 +251,18 @@ def test_a_row_becomes_a_message_with_key_headers_and_the_number_of_its_batch(sp
     (message,) = messages.encoded(rows, sink, 4).collect()
     assert (bytes(message.key), message.value) == (b"10", '{"item_id":1,"best":null}')
     headers = {h.key: bytes(h.value) for h in message.headers}
+    assert headers.pop(messages.ROW).endswith(b"-1")
     assert headers == {messages.BATCH: b"4", "kind": b"result", "item": b"1"}
 
 
-def test_packages_are_those_that_nothing_else_brings() -> None:
-    kafka, avro = packages.coordinates({"kafka", "avro", "csv"})
-    assert kafka.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:")
-    assert avro.startswith("org.apache.spark:spark-avro_2.13:")
-    assert packages.coordinates({"kafka"}, "/jars/spark-sql-kafka-0-10_2.13-4.3.0.jar") == []
-    assert packages.coordinates({"csv"}) == []
+def test_messages_of_a_batch_are_told_apart_by_content_and_number(spark: SparkSession) -> None:
+    """The same at every attempt, whatever the order of the rows."""
+    rows = [(1, None), (2, 0.5), (1, None), (1, 0.5)]
+    ids = []
+    for given in (rows, rows[::-1]):
+        df = spark.createDataFrame(given, "item_id bigint, best double").repartition(2)
+        found = messages.encoded(df, Sink("results", "kafka", key="item_id"), 4).collect()
+        ids.append(sorted(bytes(h.value) for m in found for h in m.headers if h.key == messages.ROW))
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == len(rows)
+    assert sorted(id.rpartition(b"-")[2] for id in ids[0]) == [b"1", b"1", b"1", b"2"]

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, failure, run
+from lab.spark.feeds import Feed, failure, run
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -136,8 +136,8 @@ def test_a_lie_is_set_apart_or_stops_the_query(spark: SparkSession, tmp_path: Pa
         return a, wm.stream(other.stream(), time="b_ts", window="1 hour", name="b")
 
     rows = run(wm.join(*streams(), on="k").tagged, tmp_path / "drop").table.to_pylist()
-    lies = [r for r in rows if r["kind"] == "violation"]
-    assert [(r["stream"], '"k":7' in r["row"].replace(" ", "")) for r in lies] == [("a", True)]
+    contradicted = [r for r in rows if r["kind"] == "violation"]
+    assert [(r["stream"], '"k":7' in r["row"].replace(" ", "")) for r in contradicted] == [("a", True)]
     assert not [r for r in rows if r["kind"] == "result"]
     strict = wm.join(*streams(), on="k", on_violation="error")
     text = failure(lambda: run(strict.tagged, tmp_path / "error"))
@@ -157,7 +157,7 @@ def test_silence_and_ends_that_are_missing(spark: SparkSession, tmp_path: Path) 
     first = wm.stream(a.stream(), time="a_ts", window="5 seconds", punctuation=closing, name="a")
     second = wm.stream(b.stream(), time="b_ts", window="1 minute", idle_after="90 seconds", order_by="k", name="b")
     joined = wm.join(first, second, on="k", how="left")
-    assert "idle: while it shows nothing and a goes on by more than 90 seconds" in str(joined.explain())
+    assert "idle: while it has no rows and a advances by more than 90 seconds" in str(joined.explain())
     told = run(joined.tagged, tmp_path / "checkpoint")
     assert [m["idle"] for m in told.metrics] == [0, 1, 1, 0]
     assert [m["violations"] for m in told.metrics] == [0, 1, 0, 0]

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 import watersmeet as wm
-from tests.spark.feeds import rows as rows_of_table
-from tests.spark.feeds import run
-from tests.spark.test_state_reader import Three
+from lab.spark.feeds import partitions, run
+from lab.spark.feeds import rows as rows_of_table
+from lab.spark.three_streams import Three
 from watersmeet.errors import QueryError, StateError
 
 pytestmark = pytest.mark.spark
 
 #: Number of shards by batch.
 SHARDS = [2, 3, 1]
-
-
-@contextmanager
-def partitions(spark: SparkSession, n: int) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", str(n))
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 Query = Callable[[Three], Any]
@@ -110,9 +100,10 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
         wm.rescale_state(spark, tmp_path / "c", tmp_path / "new", shards=0)
     with pytest.raises(QueryError, match="already, and not empty"):
         wm.rescale_state(spark, tmp_path / "c", tmp_path / "a", shards=3)
-    with pytest.raises(QueryError, match="in a folder of this machine"):
-        wm.rescale_state(spark, "s3://bucket/checkpoint", tmp_path / "new", shards=3)
-    with pytest.raises(StateError, match="has no complete batch"):
+    unreachable = r"session is one of Spark Connect" if is_remote() else r"Spark has no file system for abc://b/c: No "
+    with pytest.raises(QueryError, match=unreachable):
+        wm.rescale_state(spark, "abc://b/c", tmp_path / "new", shards=3)
+    with pytest.raises(StateError, match=r"`checkpoint` .*nowhere does not exist\.\nHint: give the folder"):
         wm.rescale_state(spark, tmp_path / "nowhere", tmp_path / "new", shards=3)
     assert not (tmp_path / "new").exists()
     assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], "nothing is left behind"

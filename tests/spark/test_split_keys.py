@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, failure, rows, run
+from lab.spark.feeds import Feed, failure, rows, run
 from watersmeet.errors import QueryError
-from watersmeet.spark.splitting import parts_of
+from watersmeet.spark.planning.hot_keys import parts_of
 from watersmeet.state.keys import encode
 from watersmeet.state.shards import Home
 
@@ -148,7 +148,7 @@ def test_every_shard_has_one_part(shards: int) -> None:
     [
         ({"how": "full"}, "every copy of a row"),
         ({"split_keys": []}, "1 to 100 values"),
-        ({"split_keys": "hot"}, "1 to 100 values"),
+        ({"split_keys": "hot"}, "`split_keys` is a str; it is a list"),
         ({"split_keys": [None]}, "1 to 100 values"),
     ],
 )

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from watersmeet.query.batch import batch_sql
-from watersmeet.query.reader import read
+from watersmeet.query.duckdb_query import batch_sql
+from watersmeet.query.parser import read
 
 pytestmark = pytest.mark.spark
 

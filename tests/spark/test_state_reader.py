@@ -4,65 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, run
+from lab.spark.feeds import Feed, run
+from lab.spark.three_streams import Three
 from watersmeet.errors import QueryError, StateCorruptError, StateError, StateFormatError, StateMismatchError
-from watersmeet.spark.state_reader import Operator, State
-from watersmeet.state.log import Header
+from watersmeet.model import sizes
+from watersmeet.spark.checkpoints.shard_contents import SHARD
+from watersmeet.spark.checkpoints.state_reader import Operator, State
+from watersmeet.state.durable.log import Header
 
 pytestmark = pytest.mark.spark
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-DDL = "k bigint, {n}_at timestamp, {n} string, {n}_over boolean"
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-class Three:
-    """Three streams of files, a second apart; some rows close their key."""
-
-    def __init__(self, spark: SparkSession, folder: Path, names: str = "abc") -> None:
-        self.names = names
-        self.feeds = {n: Feed(spark, folder / n, DDL.format(n=n)) for n in names}
-        self.rows: dict[str, list[list[tuple[Any, ...]]]] = {n: [] for n in names}
-
-    def add(self, batch: int, keys: int = 6, rows: int = 20) -> None:
-        for n in self.names:
-            chance = Random(f"{n}{batch}")
-            made = [
-                (
-                    chance.randrange(keys) + batch,
-                    at(batch * 10 + 10 * r / rows),
-                    f"{n}{batch}.{r}",
-                    chance.random() < 0.1,
-                )
-                for r in range(rows)
-            ]
-            self.rows[n].append(made)
-            self.feeds[n].add_rows(made)
-
-    def stream(self, n: str, *, static: bool = False, **options: Any) -> wm.Stream:
-        df = self.feeds[n].static() if static else self.feeds[n].stream()
-        return wm.stream(df, time=f"{n}_at", name=n, **options)
-
-    def window_join(self, **options: Any) -> wm.Joined:
-        streams = [self.stream(n, window="15 seconds") for n in self.names[:2]]
-        return wm.join(*streams, on="k", **options)
-
-    def punctuated(self, how: str = "inner") -> wm.Joined:
-        said = {n: wm.when(f"{n}_over", on="k") for n in self.names}
-        a, b = (self.stream(n, window="15 seconds", punctuation=said[n]) for n in "ab")
-        return wm.join(a, b, on="k", how=how)
 
 
 def held(state: State, stream: str) -> int:
@@ -90,7 +47,8 @@ def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -
     assert state.streams == ("a", "b")
     assert sum(h.tuples for h in state.summary) == counted["stored"]
     assert sum(h.bytes for h in state.summary) == pytest.approx(counted["state_bytes"], rel=0.1)  # read back, not grown
-    assert {(h.stream, h.shard) for h in state.summary} == {(s, i) for s in "ab" for i in state.operators[0].headers}
+    assert [(h.stream, h.shard) for h in state.summary] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert {k.shard for k in state.keys(20)} == {r[SHARD] for r in state.rows("a").collect()} == {0, 1}
     for n, other in ("ab", "ba"):
         newest = max(row[1] for rows in three.rows[other] for row in rows)
         alive = {row[2]: row for rows in three.rows[n] for row in rows if row[1] >= newest - timedelta(seconds=15)}
@@ -99,8 +57,8 @@ def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -
         mine = [h for h in state.summary if h.stream == n]
         assert min(h.oldest for h in mine if h.oldest) == min(row[1] for row in alive.values())
         assert max(h.newest for h in mine if h.newest) == max(row[1] for row in alive.values())
-        assert {h.progress for h in mine} == {max(row[1] for rows in three.rows[n] for row in rows)}
-        assert {(h.kind, h.closings, h.format, h.ended) for h in mine} == {("hash", 0, 1, False)}
+        assert {h.watermark for h in mine} == {max(row[1] for rows in three.rows[n] for row in rows)}
+        assert {(h.kind, h.closed_keys, h.format, h.ended) for h in mine} == {("hash", 0, 2, False)}
         counts: dict[int, int] = {}
         for row in alive.values():
             counts[row[0]] = counts.get(row[0], 0) + 1
@@ -120,6 +78,16 @@ def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -
     text = str(state)
     assert text.splitlines()[0].startswith(f"batch {state.batch} of ")
     assert "0 hash" in text
+    assert repr(state) == (
+        f"<State after batch {state.batch} of {tmp_path / 'checkpoint'}: <Operator 0: hash of a, b, 2 shards>>"
+    )
+    one = state.summary[0]
+    assert repr(one) == f"<Held a, shard 0 of operator 0 (hash): {one.tuples} tuples, {sizes.formatted(one.bytes)}>"
+    change = changes["a"]
+    assert repr(change) == (
+        f"<Change a, operator 0: {change.tuples_then} tuples then, {change.tuples_now} now, {change.came} came, "
+        f"{change.left} left>"
+    )
 
 
 @pytest.mark.parametrize("how", ["inner", "full", "semi"])
@@ -133,7 +101,7 @@ def test_closings(spark: SparkSession, tmp_path: Path, how: str) -> None:
     assert {h.kind for h in state.summary} == {"pwjoin"}
     for n in "ab":
         closed = {row[0] for rows in three.rows[n] for row in rows if row[3]}
-        assert sum(h.closings for h in state.summary if h.stream == n) == len(closed) > 0
+        assert sum(h.closed_keys for h in state.summary if h.stream == n) == len(closed) > 0
 
 
 def test_several_streams_some_of_which_wait(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,7 +120,7 @@ def test_window_oblivious(spark: SparkSession, tmp_path: Path) -> None:
     three = Three(spark, tmp_path, "ab")
     three.add(0)
     joined = wm.join(
-        *(three.stream(n) for n in "ab"), on="k", algorithm="wo_join", scrambling=(50, 50), allow_unbounded=True
+        *(three.stream(n) for n in "ab"), on="k", algorithm=wm.WOJoin(scrambling=(50, 50)), allow_unbounded=True
     )
     told = run(joined.df, tmp_path / "checkpoint")
     state = wm.read_state(spark, tmp_path / "checkpoint")
@@ -198,8 +166,8 @@ def test_a_tree_has_several_operators(spark: SparkSession, tmp_path: Path) -> No
 
 def test_what_is_no_state_of_ours_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for place in ("nowhere", "empty"):
-        with pytest.raises(StateError, match=f"`checkpoint` .*{place}"):
+    for place, wrong in (("nowhere", "does not exist"), ("empty", "is an empty folder")):
+        with pytest.raises(StateError, match=f"`checkpoint` .*{place} {wrong}"):
             wm.read_state(spark, tmp_path / place)
     feed = Feed(spark, tmp_path / "in", "k bigint")
     feed.add_rows([(1,), (2,)])
@@ -210,6 +178,12 @@ def test_what_is_no_state_of_ours_is_refused_by_name(spark: SparkSession, tmp_pa
     three = Three(spark, tmp_path, "ab")
     three.add(0)
     run(three.window_join().df, tmp_path / "checkpoint")
+    with pytest.raises(
+        StateError, match=r"holds a checkpoint, and is none itself\.\nHint: give .*(checkpoint|foreign)"
+    ):
+        wm.read_state(spark, tmp_path)
+    with pytest.raises(StateError, match="holds rows that a query has written, and no checkpoint"):
+        wm.read_state(spark, tmp_path / "a")  # where the files of the feed are
     with pytest.raises(StateError, match=r"`batch` is 7; the last complete batch of .* is 0"):
         wm.read_state(spark, tmp_path / "checkpoint", batch=7)
     state = wm.read_state(spark, tmp_path / "checkpoint")
@@ -217,8 +191,8 @@ def test_what_is_no_state_of_ours_is_refused_by_name(spark: SparkSession, tmp_pa
         state.rows("z")
 
     shard, data = next(iter(state.operators[0].headers.items()))
-    newer = data.replace(b"watersmeet-state 1", b"watersmeet-state 9")
-    broken = data.replace(b'"progress"', b'"progross"')
+    newer = data.replace(b"watersmeet-state 2", b"watersmeet-state 9")
+    broken = data.replace(b'"watermarks"', b'"watermorks"')
     for bad, error, text in (
         (newer, StateFormatError, "format 9"),
         (broken, StateCorruptError, "checksum"),

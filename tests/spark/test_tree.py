@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.feeds import Feed, run
+from lab.spark.feeds import Feed, run
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -79,8 +79,8 @@ def test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close(spark: Spark
     assert numbers([r for r in rows if r["kind"] == "result"]) == want
     assert Counter(r["kind"] for r in rows).keys() == {"result", "punctuation"}
     assert sum(m["purged"] for m in told.metrics) > 0, "closings of a and b reach the rows of c"
-    announced = [r["row"] for r in rows if r["kind"] == "punctuation" and "key" in r["row"]]
-    assert len(announced) == len(set(announced))
+    propagated = [r["row"] for r in rows if r["kind"] == "punctuation" and "key" in r["row"]]
+    assert len(propagated) == len(set(propagated))
 
 
 def test_late_rows_and_violations_of_inner_operators_are_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import watersmeet as wm
-from tests.model.test_predicates import ROWS, SAME
-from tests.spark.feeds import Feed, run
+from lab.query.conditions import ROWS, SAME
+from lab.spark.feeds import Feed, run
 from watersmeet.errors import QueryError
-from watersmeet.model.predicate_parser import parse
+from watersmeet.query.predicate_parser import parse
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -79,7 +79,7 @@ def test_a_left_join_asks_its_predicate_before_a_row_counts_as_matched(house: Ho
     pairs = sum(n for row, n in want.items() if row[4] is not None)
     assert 0 < pairs < want.total(), "some auctions have such bids, some have none"
     assert bag(told.table) == want
-    assert "where price >= reserve * 1.5 AND bidder <> seller: asked of every pair in the operator" in str(
+    assert "where price >= reserve * 1.5 AND bidder <> seller: checked for every pair in the operator" in str(
         joined.explain()
     )
     static = wm.join(*house.streams(static=True), on="k", how="left", where=OPERATOR)
@@ -119,7 +119,7 @@ def test_what_is_refused(house: House, spark: SparkSession) -> None:
             wm.join(a, b, on="k", how=how, where=BY_SPARK)
     with pytest.raises(QueryError, match="`where` is a Column, which only Spark evaluates, behind the join"):
         wm.join(a, b, on="k", how="left", where=F.expr(OPERATOR))
-    with pytest.raises(QueryError, match="`where` is a int; it is a condition over the columns of both streams"):
+    with pytest.raises(QueryError, match="`where` is an int; it is a condition over the columns of both streams"):
         wm.join(a, b, on="k", where=3)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match=r"`where` names column `nowhere`, which no stream has") as unknown:
         wm.join(a, b, on="k", where="upper(nowhere) = 'X'")

@@ -15,8 +15,8 @@ from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import cache, log
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.durable import cache, log
 
 
 def query() -> JoinQuery:
@@ -29,7 +29,7 @@ def query() -> JoinQuery:
 
 def saved(folder: Path) -> RunningPWJoin:
     """A join that has seen a batch, its working state saved in `folder`."""
-    join = PWJoin(query()).start(MappedArrays(folder))
+    join = PWJoin().start(query(), MappedArrays(folder))
     batches = []
     for spec in query().streams:
         columns: list[Any] = [list(range(50)), [f"key {n % 7}" for n in range(50)], list(range(50))]

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from watersmeet.model.blocks import Blocks, Positions, cut, interleaved
 from watersmeet.state.arrays import MappedArrays
-from watersmeet.state.disorder import Disorder, RunningMaxima, SortedTail, lag
-from watersmeet.state.recent import MatchedDistances, RecentRate, class_of, largest_of
+from watersmeet.state.statistics.disorder import Disorder, RunningMaxima, SortedTail, lag
+from watersmeet.state.statistics.fading_histogram import MatchedDistances, RecentRate, class_of, largest_of
 
 PLACES = st.lists(st.integers(-20, 20), max_size=60)
 
 
-def slow_behind(places: list[int], positions: list[int]) -> list[int]:
+def slow_behind(ranks: list[int], positions: list[int]) -> list[int]:
     """For every tuple: its position less the first one that holds its place or a larger one."""
-    held = list(zip(positions, places, strict=True))
+    held = list(zip(positions, ranks, strict=True))
     return [p - min(q for q, b in held if b >= a) for p, a in held]
 
 
@@ -32,35 +32,35 @@ def pieces(draw: st.DataObject, n: int) -> list[tuple[int, int]]:
 
 
 @given(st.data(), PLACES)
-def test_scrambling_is_that_of_the_definition_however_it_is_cut(data: st.DataObject, places: list[int]) -> None:
-    gaps = data.draw(st.lists(st.integers(1, 3), min_size=len(places), max_size=len(places)))
+def test_scrambling_is_that_of_the_definition_however_it_is_cut(data: st.DataObject, ranks: list[int]) -> None:
+    gaps = data.draw(st.lists(st.integers(1, 3), min_size=len(ranks), max_size=len(ranks)))
     positions = np.cumsum(gaps).astype(np.int64).tolist()
     disorder = Disorder()
     behind: list[int] = []
-    for a, b in pieces(data, len(places)):
-        behind += disorder.observe(np.array(places[a:b], np.int64), np.array(positions[a:b], np.int64)).tolist()
-    assert behind == slow_behind(places, positions)
+    for a, b in pieces(data, len(ranks)):
+        behind += disorder.observe(np.array(ranks[a:b], np.int64), np.array(positions[a:b], np.int64)).tolist()
+    assert behind == slow_behind(ranks, positions)
     assert disorder.scrambling == max(behind, default=0)
 
 
 @given(st.data(), PLACES)
-def test_what_is_closed_never_comes_again(data: st.DataObject, places: list[int]) -> None:
+def test_what_is_closed_never_comes_again(data: st.DataObject, ranks: list[int]) -> None:
     """With the factor of the whole stream, known from the start, at every moment; and it is as much as can be."""
-    k = max(slow_behind(places, list(range(len(places)))), default=0)
+    k = max(slow_behind(ranks, list(range(len(ranks)))), default=0)
     disorder = Disorder()
-    for a, b in pieces(data, len(places)):
-        disorder.observe(np.array(places[a:b], np.int64))
+    for a, b in pieces(data, len(ranks)):
+        disorder.observe(np.array(ranks[a:b], np.int64))
         closed = disorder.closed(k)
-        assert closed == max(places[: max(0, b - k)], default=None)
-        assert closed is None or all(p > closed for p in places[b:])
+        assert closed == max(ranks[: max(0, b - k)], default=None)
+        assert closed is None or all(p > closed for p in ranks[b:])
 
 
 @given(st.data(), st.lists(st.integers(0, 200), max_size=120))
-def test_thinned_maxima_err_on_the_side_of_disorder(data: st.DataObject, places: list[int]) -> None:
+def test_thinned_maxima_err_on_the_side_of_disorder(data: st.DataObject, ranks: list[int]) -> None:
     exact, thinned = RunningMaxima(), RunningMaxima(room=8)
     at = 0
-    for a, b in pieces(data, len(places)):
-        some = Blocks.single(np.array(places[a:b], np.int64), np.arange(a + 1, b + 1))
+    for a, b in pieces(data, len(ranks)):
+        some = Blocks.single(np.array(ranks[a:b], np.int64), np.arange(a + 1, b + 1))
         true, told = exact.observe(some), thinned.observe(some)
         assert (told >= true).all()
         at = b
@@ -93,10 +93,10 @@ def test_blocks_err_on_the_side_of_disorder(data: st.DataObject, batches: list[l
         exact.observe(np.array(stream, np.int64))
         for disorder, most in ((few, 2), (single, 1 << 10)):
             told = []
-            for p, places in enumerate(parts):
+            for p, ranks in enumerate(parts):
                 told += [
                     (p, *block)
-                    for block in zip(*map(np.ndarray.tolist, cut(np.array(places, np.int64), most)), strict=True)
+                    for block in zip(*map(np.ndarray.tolist, cut(np.array(ranks, np.int64), most)), strict=True)
                 ]
             disorder.observe_blocks(interleaved(told)[0])
         assert (few.count, few.scrambling >= exact.scrambling) == (exact.count, True)
@@ -121,8 +121,8 @@ def test_blocks_are_few_and_small() -> None:
 
 
 @given(st.data(), PLACES)
-def test_what_nobody_asks_for_is_forgotten(data: st.DataObject, places: list[int]) -> None:
-    many = [p + 40 * i for i in range(8) for p in places]
+def test_what_nobody_asks_for_is_forgotten(data: st.DataObject, ranks: list[int]) -> None:
+    many = [p + 40 * i for i in range(8) for p in ranks]
     disorder, k = Disorder(), 5
     for n, place in enumerate(many, 1):
         disorder.observe(np.array([place], np.int64))
@@ -132,18 +132,16 @@ def test_what_nobody_asks_for_is_forgotten(data: st.DataObject, places: list[int
 
 
 @given(st.data(), PLACES)
-def test_virtual_indexes_and_multiplicities(data: st.DataObject, places: list[int]) -> None:
+def test_sorted_tails_and_multiplicities(data: st.DataObject, ranks: list[int]) -> None:
     tail, small = SortedTail(), SortedTail(room=10)
-    for a, b in pieces(data, len(places)):
+    for a, b in pieces(data, len(ranks)):
         for t in (tail, small):
-            t.add(np.array(places[a:b], np.int64))
-        ordered = sorted(places[:b])
+            t.add(np.array(ranks[a:b], np.int64))
+        ordered = sorted(ranks[:b])
         assert tail.count == small.count == b
         assert tail.multiplicity == max(Counter(ordered).values(), default=0)
         for n, place in enumerate(ordered, 1):
-            first, last = tail.virtual_index(place)
-            assert (ordered[first - 1], ordered[last - 1]) == (place, place)
-            assert [i for i, p in enumerate(ordered, 1) if p == place] == list(range(first, last + 1))
+            assert tail.until(place) == sum(p <= place for p in ordered)
             assert tail.at(n) == place
             assert small.at(n) == (place if n > b - 10 else None)
         assert tail.at(0) is tail.at(b + 1) is None
@@ -203,7 +201,7 @@ def test_a_rate_is_not_moved_by_a_burst() -> None:
         rate.observe(800, duration=2)
     assert rate.rate == 400
     again = RecentRate()
-    again.recall(rate.notes())
+    again.load_metadata(rate.metadata())
     assert again.rate == 400
 
 
@@ -226,7 +224,7 @@ def test_what_is_needed_is_a_quantile(distances: list[int], share: float) -> Non
     assert learned.needed <= max(distances) * 33 / 32
     assert learned.seen == pytest.approx(len(distances))
     again = MatchedDistances(share)
-    again.recall(learned.notes())
+    again.load_metadata(learned.metadata())
     assert again.needed == learned.needed
 
 
@@ -242,20 +240,21 @@ def test_what_was_needed_long_ago_fades() -> None:
 
 @settings(max_examples=20)
 @given(st.data(), PLACES)
-def test_disorder_is_picked_up_from_mapped_arrays_and_from_deltas(data: st.DataObject, places: list[int]) -> None:
+def test_disorder_is_picked_up_from_mapped_arrays_and_from_deltas(data: st.DataObject, ranks: list[int]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        disorder, again = Disorder("x", MappedArrays(folder), room=8), Disorder(room=8)
+        disorder, again = Disorder(1, MappedArrays(folder), room=8), Disorder(room=8)
         written = []
-        for a, b in pieces(data, len(places)):
-            disorder.observe(np.array(places[a:b], np.int64))
-            for rows, whole in disorder.maxima.deltas(whole=False):
-                written = [rows] if whole else [*written, rows]
-        other = Disorder("x", MappedArrays(folder), room=8)
+        for a, b in pieces(data, len(ranks)):
+            disorder.observe(np.array(ranks[a:b], np.int64))
+            change = disorder.changes(rewrite=False)
+            if change is not None:
+                written = [*([] if change.whole else written), *change.rows]
+        other = Disorder(1, MappedArrays(folder), room=8)
         for copy in (other, again):
-            copy.recall(disorder.notes())
+            copy.load_metadata(disorder.metadata())
         for rows in written:
-            again.maxima.replay(rows)
+            again.replay(rows)
         for copy in (other, again):
             assert copy.recent == disorder.recent
             assert [copy.closed(k) for k in range(70)] == [disorder.closed(k) for k in range(70)]

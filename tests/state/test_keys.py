@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.oracle import ANOTHER_NAN, NAN
+from lab.joins.oracle import ANOTHER_NAN, NAN
 from watersmeet.errors import ColumnError
-from watersmeet.joins.reference import same_key
+from watersmeet.joins.reference.definition import same_key
 from watersmeet.state import keys
 from watersmeet.state.keys import decode, encode
 
@@ -255,3 +255,19 @@ def test_no_keys_are_decoded_to_no_values(kind: pa.DataType) -> None:
 def test_words_are_told_from_bytes() -> None:
     for kind, values in SCALARS.items():
         assert keys.is_word(kind) == (encode([pa.array(values, kind)]).data.size == 0), kind
+
+
+@pytest.mark.parametrize("n", range(6))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.decimal128(9, 2),
+        pa.decimal128(30, 2),
+        pa.list_(pa.decimal128(9, 2)),
+        pa.struct([("d", pa.decimal128(9, 2)), ("c", pa.list_(pa.float64())), ("b", pa.binary())]),
+    ],
+    ids=str,
+)
+def test_columns_without_values_are_encoded_whatever_their_buffers_hold(n: int, kind: pa.DataType) -> None:
+    keys = encode([pa.nulls(n, kind)])
+    assert (len(keys), keys.valid.any()) == (n, False)

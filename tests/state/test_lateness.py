@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.joins.plain_pairs import arrivals, tolerant
+from watersmeet.checkpoints.redistribute import redistribute
+from watersmeet.checkpoints.reopen import reopen
 from watersmeet.errors import WindowError
 from watersmeet.joins import plan
-from watersmeet.joins.redistributing import redistribute
-from watersmeet.joins.reopening import reopen
 from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.model.lags import LONGEST, Lags
-from watersmeet.model.queries import JoinQuery, StreamSpec
-from watersmeet.model.windows import TimeWindow
-from watersmeet.state import log
-from watersmeet.state.lateness import ENOUGH, MeasuredDelay
+from watersmeet.state.durable import log
+from watersmeet.state.durable.parts import load_metadata, metadata_of
+from watersmeet.state.statistics.lateness import ENOUGH, MeasuredDelay
 
 TIMES = st.lists(st.integers(-(10**6), 10**6), max_size=80)
-SECOND = 1_000_000
 
 
 def slow_lags(times: list[int], newest: int) -> list[int]:
@@ -55,6 +53,17 @@ def test_lags_of_partitions_are_told_together_and_absurd_ones_are_bounded() -> N
     assert Lags.of(np.array([0, -(1 << 60)])).behind.max() >= LONGEST
 
 
+def test_rows_of_one_file_are_not_behind_those_of_another() -> None:
+    """Three files in one partition, the newest first, each with a disorder of 3."""
+    one = np.array([0, 5, 2, 9, 6, 12])
+    times, origins = np.concatenate([one + 2400, one, one + 1200]), np.repeat([7, -3, 5], one.size)
+    lags = Lags.of_files(times, origins)
+    assert (lags.behind.max(), lags.count.sum()) == (3, times.size)
+    assert lags.since(2500).max() >= 2500, "an earlier batch was there first"
+    assert Lags.of(times).behind.max() >= 2400
+    assert Lags.of_files(np.array([], np.int64), np.array([], np.int64)).count.size == 0
+
+
 def test_nothing_is_late_before_something_is_known() -> None:
     measured = MeasuredDelay(0.01)
     measured.observe(Lags.of(np.arange(ENOUGH - 1)), ENOUGH - 2)
@@ -62,24 +71,8 @@ def test_nothing_is_late_before_something_is_known() -> None:
     measured.observe(Lags.of(np.arange(ENOUGH, ENOUGH + 9)), ENOUGH + 8)  # older ones weigh a little less than one
     assert measured.delay == 0
     again = MeasuredDelay(0.01)
-    again.recall(json.loads(json.dumps(measured.notes())))
+    again.load_metadata(json.loads(json.dumps(measured.metadata())))
     assert (again.delay, again.newest) == (0, ENOUGH + 8)
-
-
-def query(share: float) -> JoinQuery:
-    def spec(name: str) -> StreamSpec:
-        schema = pa.schema([("k", pa.int64()), (f"{name}_ts", pa.int64())])
-        window = TimeWindow(5 * SECOND)
-        return StreamSpec(name, schema, f"{name}_ts", ("k",), window, late_share=share)
-
-    return JoinQuery((spec("a"), spec("b")))
-
-
-def arrivals(seed: int, mean: float, n: int = 30_000) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Event times in order of arrival: 100 a second, each delivered an exponential time later."""
-    rng = np.random.default_rng(seed)
-    times = np.cumsum(rng.exponential(SECOND / 100, n))
-    return times[np.argsort(times + rng.exponential(mean * SECOND, n))].astype(np.int64)
 
 
 @pytest.mark.parametrize("algorithm", ["hash", "pwjoin", "general_lazy"])
@@ -87,15 +80,15 @@ def arrivals(seed: int, mean: float, n: int = 30_000) -> np.ndarray[Any, np.dtyp
 def test_about_the_share_asked_for_is_late_and_accounted_for(algorithm: str, size: int) -> None:
     """Disorder that doubles half-way: the delay follows. A restart every few batches changes nothing."""
     share = 0.01
-    straight = plan(query(share), algorithm).start()
+    straight = plan(tolerant(share), algorithm).start()
     times = [np.concatenate([(first := arrivals(s, 0.5)), first.max() + arrivals(s + 9, 1.0)]) for s in (1, 2)]
     late = rows = 0
     for n, at in enumerate(range(0, 60_000, size)):
         if n % 7 == 3:
-            again = plan(query(share), algorithm).start()
-            again.recall(json.loads(json.dumps(straight.notes())))
+            again = plan(tolerant(share), algorithm).start()
+            load_metadata(again.parts(), json.loads(json.dumps(metadata_of(straight.parts()))))
             assert [d and d.delay for d in again.delays] == straight.measured()["delays"]
-        before = list(straight.progress)
+        before = list(straight.watermarks)
         news = []
         for i, spec in enumerate(straight.query.streams):
             some = times[i][at : at + size]
@@ -117,7 +110,7 @@ def test_about_the_share_asked_for_is_late_and_accounted_for(algorithm: str, siz
 
 def test_what_was_measured_is_known_to_other_shards() -> None:
     """A state divided anew goes on with the delays of the old one."""
-    definition, stores = plan(query(0.01), "hash"), [log.MemoryStore() for _ in range(3)]
+    definition, stores = plan(tolerant(0.01), "hash"), [log.MemoryStore() for _ in range(3)]
     join, times = definition.start(), arrivals(1, 0.5, 2000)
     news = [Batch.of(pa.record_batch([times % 9, times], schema=s.schema), s.time) for s in join.query.streams]
     for _ in join.step(news):
@@ -132,9 +125,9 @@ def test_what_was_measured_is_known_to_other_shards() -> None:
         header.check(join.query, n, 2, (0, 1))
         again = reopen(header, store)
         assert again.measured()["delays"] == delays
-        assert again.progress == join.progress
+        assert again.watermarks == join.watermarks
 
 
 def test_errors() -> None:
     with pytest.raises(WindowError, match=r"(?s)`late_share` of stream `a` is 1.5; .*Hint: use a small number"):
-        query(1.5)
+        tolerant(1.5)

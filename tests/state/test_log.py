@@ -9,14 +9,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.oracle import step, stored
+from lab.joins.oracle import step, stored
 from watersmeet.errors import StateCorruptError, StateError, StateFormatError, StateMismatchError
 from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
 from watersmeet.model.batches import Batch
+from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow, Unbounded
-from watersmeet.state import log, stream_state
-from watersmeet.state.log import Entry, Header, MemoryStore, Version
+from watersmeet.state import stream_state
+from watersmeet.state.durable import log
+from watersmeet.state.durable.log import Entry, Header, MemoryStore, Version
 
 RESTORE = "Hint: restore the checkpoint from a copy"
 
@@ -52,7 +54,7 @@ class Run:
         self.query, self.rows = asked, rows
         self.store = CountingStore()
         self.header = log.begin(asked)
-        self.join = HashJoin(asked).start()
+        self.join = HashJoin().start(asked)
         self.n = 0
 
     def step(self) -> int:
@@ -70,7 +72,7 @@ class Run:
         return self.store.written - before
 
     def fresh(self) -> RunningHashJoin:
-        return HashJoin(self.query).start()
+        return HashJoin().start(self.query)
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def run() -> Run:
 
 
 def test_a_header_comes_back_as_it_was(run: Run) -> None:
-    header = replace(run.header, progress=[2**61, -(2**62)])
+    header = replace(run.header, watermarks=[2**61, -(2**62)])
     assert Header.unpack(header.pack()) == header
     assert header.pack().startswith(f"watersmeet-state {log.FORMAT} ".encode())
     assert header.batches == 3
@@ -95,7 +97,7 @@ def test_a_header_comes_back_as_it_was(run: Run) -> None:
     assert [(v.added, v.rewritten) for v in header.versions] == [([0, 1], False), ([2, 3], False), ([4, 5], False)]
     assert all(isinstance(v, Version) for v in header.versions)
     assert header.versions[-1].token == header.token
-    assert run.header.progress == [2, 2]
+    assert run.header.watermarks == [2, 2]
 
 
 def test_every_state_has_its_own_token(run: Run) -> None:
@@ -117,12 +119,13 @@ def test_what_is_no_header_is_refused(data: bytes) -> None:
     assert str(caught.value) == f"the state's header does not begin as one.\n{RESTORE}."
 
 
-def test_another_format_is_refused(run: Run) -> None:
-    data = run.header.pack().replace(f" {log.FORMAT} ".encode(), b" 99 ", 1)
+@pytest.mark.parametrize("other", [1, 99])
+def test_another_format_is_refused(run: Run, other: int) -> None:
+    data = run.header.pack().replace(f" {log.FORMAT} ".encode(), f" {other} ".encode(), 1)
     with pytest.raises(StateFormatError) as caught:
         Header.unpack(data)
     assert str(caught.value) == (
-        f"the state has format 99; this version reads format {log.FORMAT}.\n"
+        f"the state has format {other}; this version reads format {log.FORMAT}.\n"
         "Hint: use the version that wrote it, or start from a new checkpoint."
     )
 
@@ -178,19 +181,29 @@ def test_catching_up_looks_as_closely(run: Run) -> None:
 
 # ---------------------------------------------------------------- another query, other shards
 
+PARTITIONS = "spark.sql.shuffle.partitions as it was"
+
 
 def test_the_own_query_fits(run: Run) -> None:
     run.header.check(query(), 0, 1)
 
 
-@pytest.mark.parametrize(("shard", "shards"), [(0, 2), (1, 1), (1, 2)])
-def test_another_division_into_shards_is_refused(run: Run, shard: int, shards: int) -> None:
+@pytest.mark.parametrize(
+    ("shard", "shards", "now", "before"),
+    [
+        (0, 2, "2", "shards=1"),
+        (1, 1, "as many, but others (spark.sql.shuffle.partitions was another number)", PARTITIONS),
+        (1, 2, "2", "shards=1"),
+    ],
+)
+def test_another_division_into_shards_is_refused(run: Run, shard: int, shards: int, now: str, before: str) -> None:
     with pytest.raises(StateMismatchError) as caught:
         run.header.check(query(), shard, shards)
     assert str(caught.value) == (
-        f"the checkpoint was written with 1 shards (this one is shard 0); the query now has {shards} "
-        f"(and asks for shard {shard}). Keys would be looked for in the wrong shard.\n"
-        "Hint: run with shards=1, or start from a new checkpoint."
+        f"the checkpoint was written with 1 shards; the query now has {now}. "
+        "Keys would be looked for in the wrong shard.\n"
+        f"Hint: run with {before}, or divide the state anew: "
+        f'wm.rescale_state(spark, "checkpoint", "new-checkpoint", shards={shards}).'
     )
 
 
@@ -206,13 +219,16 @@ RENAMED = pa.schema([("k", pa.int64()), ("b_ts", pa.timestamp("us", "UTC")), ("x
 @pytest.mark.parametrize(
     ("asked", "change"),
     [
-        (altered(lambda s: replace(s, window=TimeWindow(11))), "streams[1].window was 10, is 11"),
+        (
+            altered(lambda s: replace(s, window=TimeWindow(11))),
+            "streams[1].window was 10 microseconds, is 11 microseconds",
+        ),
         (
             altered(lambda s: replace(s, window=Unbounded())),
-            "streams[1].window was 10, is None; streams[1].closed was True, is None",
+            "streams[1].window was 10 microseconds, is none; streams[1].closed was True, is None",
         ),
         (altered(lambda s: replace(s, window=TimeWindow(10, closed=False))), "streams[1].closed was True, is False"),
-        (altered(lambda s: replace(s, delay=5)), "streams[1].delay was 0, is 5"),
+        (altered(lambda s: replace(s, delay=5)), "streams[1].delay was 0 seconds, is 5 microseconds"),
         (altered(lambda s: replace(s, name="c")), "streams[1].name was 'b', is 'c'"),
         (
             altered(lambda s: replace(s, schema=RENAMED)),
@@ -227,8 +243,21 @@ def test_another_query_is_refused_and_the_difference_named(run: Run, asked: Join
         run.header.check(asked, 0, 1)
     assert str(caught.value) == (
         f"the checkpoint belongs to another query: {change}. What it kept is not what this needs.\n"
-        "Hint: undo the change, or start from a new checkpoint."
+        'Hint: undo the change, or carry the state over: wm.evolve_state("checkpoint", "new-checkpoint", joined); else '
+        "start from a new checkpoint, with new folders for what is written."
     )
+
+
+def test_another_bucket_is_named_in_words() -> None:
+    a, b = query().streams
+    b = replace(b, schema=pa.schema([("k", pa.int64()), ("b_ts", pa.timestamp("us", "UTC"))]))
+
+    def by(seconds: int) -> GroupedQuery:
+        bucket = Bucket("b_ts", seconds * 1_000_000, "from")
+        return GroupedQuery((a, b), group_by=GroupBy((bucket,), (("n", Aggregate("count")),)))
+
+    with pytest.raises(StateMismatchError, match=r"group_by\.by\[0\]\.length was 1 minute, is 10 minutes\."):
+        log.begin(by(60)).check(by(600), 0, 1)
 
 
 def test_one_stream_more_is_named_too(run: Run) -> None:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.kernels import lists as kernel
+from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.punctuations import Range
 from watersmeet.state.arrays import MappedArrays
+from watersmeet.state.key_order import Order
 from watersmeet.state.keys import encode
-from watersmeet.state.order import Order
-from watersmeet.state.ordered_index import OrderedIndex
+from watersmeet.state.punctuations.ordered_index import OrderedIndex
 from watersmeet.state.value_lists import ValueLists
 
 KINDS = {pa.int64(): lambda n: n, pa.string(): lambda n: f"{n:02}" + "\0" * (n % 3)}
@@ -47,7 +47,7 @@ class Index:
         self.closed |= set(numbers)
 
     def forget(self) -> None:
-        self.lists.forget(self.lists.marked())
+        self.lists.reopen(self.lists.marked())
         self.closed = set()
 
     def expire(self, before: int) -> None:
@@ -62,9 +62,9 @@ class Index:
         if interval is None:
             return
         nodes = self.index.between(*interval)
-        at = [self.order.place(self.value(n)) for n in sorted({n for _, n in self.living} | self.closed)]
+        at = [self.order.rank(self.value(n)) for n in sorted({n for _, n in self.living} | self.closed)]
         inside = [p for p in at if interval[0] <= p and (p <= interval[1] if self.order.words else p < interval[1])]
-        assert sorted(self.index.places(nodes).tolist()) == inside
+        assert sorted(self.index.ranks(nodes).tolist()) == inside
 
 
 actions = st.one_of(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracle import Scenario, rows_of, scenarios
+from lab.joins.oracle import Scenario, rows_of, scenarios
 from watersmeet.errors import StateCorruptError
 from watersmeet.state import segments
 from watersmeet.state.segments import Segment, Segments, pack, pieces, slices, tables, unpack, widths

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels import twins
+from lab.state import twins
 from watersmeet.errors import StateMismatchError
 from watersmeet.kernels.hashing import split_rows
 from watersmeet.model.windows import FOREVER
 from watersmeet.state.keys import Int64s
-from watersmeet.state.statistics import SECOND, StreamStatistics
+from watersmeet.state.statistics.stream import SECOND, StreamStatistics
 
 WINDOW = 8 * SECOND
 
@@ -182,18 +182,18 @@ def test_a_restart_goes_on_where_it_was() -> None:
     s = StreamStatistics(WINDOW, SECOND)
     times = steady(500, 12)
     observe(s, times, times % 300)
-    written = json.dumps(s.notes())
+    written = json.dumps(s.metadata())
     assert len(written) < 8000
     again = StreamStatistics(WINDOW, SECOND)
-    again.recall(json.loads(written))
+    again.load_metadata(json.loads(written))
     for one in (s, again):
         later = steady(500, 3, start=12, seed=1)
         observe(one, later, later % 400)
-    assert again.notes() == s.notes()
+    assert again.metadata() == s.metadata()
     assert (again.rate, again.distinct) == (s.rate, s.distinct)
 
 
 def test_statistics_of_another_window_are_refused() -> None:
-    message = f"window {WINDOW} µs and delay 0 µs, this one has {WINDOW} µs and 5 µs."
+    message = "window 8 seconds and delay 0 seconds, this one has 8 seconds and 5 microseconds."
     with pytest.raises(StateMismatchError, match=re.escape(message)):
-        StreamStatistics(WINDOW, 5).recall(StreamStatistics(WINDOW).notes())
+        StreamStatistics(WINDOW, 5).load_metadata(StreamStatistics(WINDOW).metadata())

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.kernels import twins
-from watersmeet.kernels import lists as kernel
+from lab.state import twins
+from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.windows import FOREVER
 from watersmeet.state import keys, value_lists
 from watersmeet.state.arrays import MappedArrays

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.spark import worker_cache
-from watersmeet.state.cache import Cache
+from watersmeet.spark.runtime import worker_cache
+from watersmeet.state.durable.cache import Cache
 
 
 @pytest.fixture(scope="module", autouse=True)

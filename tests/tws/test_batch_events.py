@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
-from watersmeet.model.outputs import Counters
-from watersmeet.spark.batch_events import RunEvents, of_streams
+from watersmeet.model.counters import Counters
+from watersmeet.spark.progress.batch_events import RunEvents, is_of
 
 pytestmark = pytest.mark.tws
 
@@ -24,7 +24,7 @@ def stream(name: str, rows: int, seen: int | None = 0, **more: Any) -> dict[str,
 
 def shard(number: int, streams: list[dict[str, Any]], **more: Any) -> str:
     counted = Counters(rows_in=sum(s["rows_in"] for s in streams), stored=sum(s["stored"] for s in streams))
-    said = counted.as_dict() | {"shard": number, "streams": streams, "progress": [0, 0], "join_us": 1000} | more
+    said = counted.as_dict() | {"shard": number, "streams": streams, "watermarks": [0, 0], "join_us": 1000} | more
     return json.dumps(said)
 
 
@@ -40,7 +40,7 @@ def progress(batch: int, *shards: str, second: float = 0.0, took: int = 500, **o
 
 
 def events(grouped: bool = False) -> RunEvents:
-    return RunEvents(2, grouped=grouped)
+    return RunEvents(["a", "b"], grouped=grouped)
 
 
 def test_streams_are_summed_and_the_slowest_shard_is_told() -> None:
@@ -83,7 +83,7 @@ def test_what_the_shards_expect_is_summed_unless_one_does_not_know_or_a_stream_h
     a, b = event["streams"]
     assert (a["predicted"], a["predicted_bytes"], b["predicted"]) == (20, 1800, 40)
     assert (a["scrambling"], b["scrambling"], a["delay"], b["delay"]) == (7, 10, 4e-6, None)
-    over = shard(5, streams, expected=[[1, 1], [1, 1]], progress=[0, AFTER_ALL])
+    over = shard(5, streams, expected=[[1, 1], [1, 1]], watermarks=[0, AFTER_ALL])
     for other in (shard(5, streams), over):
         event = events().batch(progress(0, one, other))
         assert event is not None
@@ -92,15 +92,15 @@ def test_what_the_shards_expect_is_summed_unless_one_does_not_know_or_a_stream_h
 
 def test_no_progress_is_told_before_the_first_row_and_after_the_end() -> None:
     for unknown in (BEFORE_ALL, AFTER_ALL):
-        event = events().batch(progress(0, shard(0, [stream("a", 1), stream("b", 1)], progress=[5, unknown])))
+        event = events().batch(progress(0, shard(0, [stream("a", 1), stream("b", 1)], watermarks=[5, unknown])))
         assert event is not None
-        assert [s["progress"] for s in event["streams"]] == [5, None]
+        assert [s["watermark"] for s in event["streams"]] == [5, None]
 
 
 def test_the_state_of_further_operators_counts() -> None:
     said = shard(0, [stream("a", 1, stored=2), stream("b", 1)])
     groups = json.dumps(Counters(stored=0, state_bytes=7, open_groups=3, groups=2).as_dict() | {"shard": 0})
-    event = events(grouped=True).batch(progress(0, said, watersmeet_groups=[groups]))
+    event = events(grouped=True).batch(progress(0, said, **{"watersmeet_groups#1": [groups]}))
     assert event is not None
     assert event["rows_out"] == 2
     assert event["state"] == {"tuples": 2, "bytes": 7}
@@ -110,5 +110,7 @@ def test_the_state_of_further_operators_counts() -> None:
 def test_a_batch_without_shards_is_no_event_and_a_foreign_query_has_no_streams() -> None:
     empty = SimpleNamespace(observedMetrics={})
     assert events().batch(empty) is None
-    assert of_streams(empty) == []
-    assert of_streams(progress(0, shard(0, [stream("a", 1), stream("b", 1)]))) == ["a", "b"]
+    assert not is_of(empty, ["a", "b"])
+    told = progress(0, shard(0, [stream("a", 1), stream("b", 1)]))
+    assert is_of(told, ["a", "b"])
+    assert not is_of(told, ["a", "c"])

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.oracle import bag
-from tests.state.test_lateness import arrivals, query
-from tests.tws.harness import Shards
-from watersmeet.joins.reference import Tuple, window_join
+from lab.joins.oracle import bag
+from lab.joins.plain_pairs import arrivals, tolerant
+from lab.tws.task import Shards
+from watersmeet.joins.reference.definition import Tuple, window_join
 from watersmeet.model.batches import BEFORE_ALL
-from watersmeet.spark import worker_cache
+from watersmeet.spark.runtime import worker_cache
 
 pytestmark = pytest.mark.tws
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.tws
 @pytest.mark.parametrize("shards", [1, 3])
 def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> None:
     """Rows dealt out to any partitions, working states lost now and then."""
-    run, chance, size = Shards(query(0.02), shards), Random(shards), 100
+    run, chance, size = Shards(tolerant(0.02), shards), Random(shards), 100
     times = [arrivals(seed, 0.3, 1200) for seed in (1, 2)]
     progress = [BEFORE_ALL, BEFORE_ALL]
     on_time: list[list[Tuple]] = [[], []]
@@ -38,7 +38,7 @@ def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> No
         out = run.step(news, chance)
         found += out.results
         told += out.late
-        (progress,) = {tuple(h.progress) for h in run.headers()}
+        (progress,) = {tuple(h.watermarks) for h in run.headers()}
         assert {tuple(s["delays"]) for s in out.stats} == {tuple(out.stats[0]["delays"])}
         assert len(told) == late
         if n % 5 == 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.errors import QueryError
-from watersmeet.spark.equalities import Step, read, steps
+from watersmeet.spark.planning.equalities import Step, read, steps
 
 pytestmark = pytest.mark.tws
 
@@ -13,7 +13,7 @@ COLUMNS = {"a": ["x", "p"], "b": ["x", "y"], "c": ["x", "y", "z"], "d": ["y", "z
 
 
 def planned(on: str | list[str], names: str = "abcd") -> list[Step]:
-    return steps(names, read(on, {n: COLUMNS[n] for n in names}))
+    return steps(names, read(on, {n: COLUMNS[n] for n in names})[0])
 
 
 def test_names_are_keys_of_all_streams() -> None:
@@ -60,7 +60,7 @@ def test_no_equality_is_left_out() -> None:
     ("on", "text"),
     [
         ([], "`on` names no column"),
-        ([3], "`on` holds a int"),
+        ([3], "`on` holds an int"),
         ("a.x = b.x AND b.x", "`b.x`, which is no equality"),
         ("a.x = q.x", "no stream is called `q`"),
         ("a.x = b.x", "no equality between `a`, `b` and `c`, `d`"),

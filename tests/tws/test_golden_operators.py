@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.golden import operators
-from tests.tws.test_protocol_operators import SUBJECTS, subject
-from watersmeet.state.log import FORMAT
+from lab.golden import operator_states as operators
+from lab.tws.subjects import SUBJECTS, subject
+from watersmeet.state.durable.log import FORMAT
 
 pytestmark = pytest.mark.tws
 

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.joins.scripts import NAMES, Comparison, Key, Script, scripts
-from tests.joins.test_multiway import ALGORITHMS
-from tests.oracle import KEYS, all_windows, bag
-from tests.tws.harness import header_of
-from tests.tws.test_punctuations import Said, Shards, flat
+from lab.joins.multiway_scripts import ALGORITHMS
+from lab.joins.oracle import KEYS, all_windows, bag
+from lab.joins.scripts import NAMES, Comparison, Key, Script, scripts
+from lab.tws.scripted_shards import OutputPunctuations, Shards, flat
+from lab.tws.task import header_of
 from watersmeet.joins import Join, plan
-from watersmeet.joins.reference import Tuple
-from watersmeet.joins.reference_rules import News
+from watersmeet.joins.reference.definition import Tuple
+from watersmeet.joins.reference.rules import Elements
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow, TimeWindow, Window
-from watersmeet.spark import worker_cache
-from watersmeet.spark.kinds import LATE, PUNCTUATION, STATS, VIOLATION
+from watersmeet.spark.runtime import worker_cache
+from watersmeet.spark.runtime.row_kinds import LATE, PUNCTUATION, STATS, VIOLATION
 
 pytestmark = pytest.mark.tws
 
@@ -44,19 +44,19 @@ def divisible(window: Window) -> bool:
 def follow(script: Script, shards: int, seed: int, join: Callable[[JoinQuery], Join]) -> None:
     comparison, run, chance = Comparison(script), Shards(script, shards, join=join), Random(seed)
     comparison.rules.ends_close = False
-    n, said = len(script.windows), Said(script, run.ids)
+    n, said = len(script.windows), OutputPunctuations(script, run.ids)
     for batch in script.batches:
         news = tuple(replace(one, ended=False) for one in batch)
         outcome = comparison.rules.step(news)
         run.step(news, chance)
         assert bag(run.results) == bag([comparison.combination(c) for c in outcome.pairs])
         for kind, rows in ((LATE, outcome.late), (VIOLATION, outcome.violations)):
-            assert run.told(kind) == Counter((NAMES[i], t.row) for i in range(n) for t in rows[i])
+            assert run.unjoined(kind) == Counter((NAMES[i], t.row) for i in range(n) for t in rows[i])
         waiting = sum(len(comparison.rules.pending(i)) for i in range(n))
         assert run.stored() == sum(len(comparison.rules.stored(i)) for i in range(n)) + waiting
-        assert all(len(stats["order"]) == n for stats in run.notes[STATS])
+        assert all(len(stats["order"]) == n for stats in run.details[STATS])
         if script.kind in ("int64", "string"):
-            said.hear(run.notes.get(PUNCTUATION, []))
+            said.add(run.details.get(PUNCTUATION, []))
             for key in [Key((value,)) for value in KEYS[script.kind][0][1]]:
                 assert said.finished(key) == comparison.rules.finished(key)
 
@@ -97,7 +97,7 @@ def turning(batches: int) -> Script:
                 at = n * 1_000_000 + chance.randrange(1_000_000)
                 tuples.append(Tuple(at, (chance.randrange(10),), number))
                 number += 1
-            news.append(News(tuple(tuples)))
+            news.append(Elements(tuple(tuples)))
         made.append(tuple(news))
     return Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), tuple(made))
 
@@ -110,19 +110,22 @@ def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> N
             shutil.rmtree(worker_cache.application_cache().root, ignore_errors=True)  # then it is rebuilt
         run.step(news, Random(n))
         assert bag(run.results) == bag([comparison.combination(c) for c in comparison.rules.step(news).pairs])
-        for stats in run.notes[STATS]:
+        for stats in run.details[STATS]:
             if "order_change" in stats:
                 assert stats["order_change"]["cost_after"] < stats["order_change"]["cost_before"]
                 assert " costs " in stats["order_change"]["reason"]
         if n == 9:
-            assert all(stats["order"][0] == ["a", "c", "b"] for stats in run.notes[STATS])
-            rates = [[figure["rate"] for figure in stats["figures"]] for stats in run.notes[STATS]]
+            assert all(stats["order"][0] == ["a", "c", "b"] for stats in run.details[STATS])
+            rates = [[figure["rate"] for figure in stats["statistics"]] for stats in run.details[STATS]]
             assert sum(b for _, b, _ in rates) == pytest.approx(60, rel=0.3)
-    assert all(stats["order"][0] == ["a", "b", "c"] for stats in run.notes[STATS])
+    assert all(stats["order"][0] == ["a", "b", "c"] for stats in run.details[STATS])
     for store in run.stores.values():
-        notes = header_of(store).notes
+        notes = header_of(store).metadata
         assert notes["order"][0] == [0, 1, 2]
-        assert [len(notes["remarks"]["streams"]), len(notes["remarks"]["order"]["orders"])] == [3, 3]
+        assert [len(notes["collector_metadata"]["streams"]), len(notes["collector_metadata"]["order"]["orders"])] == [
+            3,
+            3,
+        ]
 
 
 def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
@@ -130,11 +133,11 @@ def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
     run = Shards(script, 1, join=planned("general_lazy"))
     for n, news in enumerate(script.batches[:4]):
         run.step(news, Random(n))
-    assert run.notes[STATS][0]["order"][0] == ["a", "c", "b"]
+    assert run.details[STATS][0]["order"][0] == ["a", "c", "b"]
     run.join = planned("general_lazy", order=(1, 0, 2))(run.query)
     for n, news in enumerate(script.batches[4:6]):
         run.step(news, Random(n))
-        (stats,) = run.notes[STATS]
+        (stats,) = run.details[STATS]
         assert stats["order"] == [["a", "b", "c"], ["b", "a", "c"], ["c", "b", "a"]]
         assert "order_change" not in stats
 
@@ -143,18 +146,22 @@ def test_two_streams_keep_statistics_too() -> None:
     windows = (TimeWindow(4_000_000),) * 2
     script = Script("int64", "inner", windows, (0, 0), ((), ()), ())
     run = Shards(script, 1, join=planned("general_lazy"))
-    run.step((News((Tuple(0, (1,), 0),)), News((Tuple(1, (1,), 1),))), Random(0))
-    assert [f["window_tuples"] for f in run.notes[STATS][0]["figures"]] == [1, 1]
-    assert len(header_of(run.stores[run.ids[0]]).notes["remarks"]["streams"]) == 2
+    run.step((Elements((Tuple(0, (1,), 0),)), Elements((Tuple(1, (1,), 1),))), Random(0))
+    assert [f["window_tuples"] for f in run.details[STATS][0]["statistics"]] == [1, 1]
+    assert len(header_of(run.stores[run.ids[0]]).metadata["collector_metadata"]["streams"]) == 2
     assert len(run.results) == 1
 
 
 def test_results_beyond_the_bound_are_counted() -> None:
     windows = (TimeWindow(100),) * 3
-    news = (News(tuple(Tuple(n, (1,), n) for n in range(4))), News((Tuple(5, (1,), 10),)), News((Tuple(6, (1,), 11),)))
+    news = (
+        Elements(tuple(Tuple(n, (1,), n) for n in range(4))),
+        Elements((Tuple(5, (1,), 10),)),
+        Elements((Tuple(6, (1,), 11),)),
+    )
     script = Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), (news,))
     run = Shards(script, 1, join=planned("general_lazy", max_matches_per_row=1))
-    run.step((news[0], news[1], News()), Random(0))
-    run.step((News(), News(), news[2]), Random(0))
+    run.step((news[0], news[1], Elements()), Random(0))
+    run.step((Elements(), Elements(), news[2]), Random(0))
     assert len(run.results) == 1
-    assert run.notes[STATS][0]["suppressed"] == 3
+    assert run.details[STATS][0]["suppressed"] == 3

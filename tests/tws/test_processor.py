@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracle import KEYS, Scenario, bag, canonical, expected, expected_state, scenarios
-from tests.tws.harness import Shards, Task, keyless, late_at, late_rows, packed, read, rows_at
+from lab.joins.oracle import KEYS, Scenario, bag, canonical, expected, expected_state, scenarios
+from lab.tws.task import Shards, Task, keyless, late_at, late_rows, packed, read, rows_at
 from watersmeet.errors import StateCorruptError, StateError, StateFormatError, StateMismatchError, WatersmeetError
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.spark.kinds import NOTE
-from watersmeet.spark.packing import one
-from watersmeet.spark.placement import shard_ids
-from watersmeet.state.log import MemoryStore
+from watersmeet.spark.runtime.packing import one
+from watersmeet.spark.runtime.placement import shard_ids
+from watersmeet.spark.runtime.row_kinds import DETAIL
+from watersmeet.state.durable.log import MemoryStore
 
 pytestmark = pytest.mark.tws
 
@@ -57,18 +57,22 @@ def test_shards_give_the_result_by_definition(kind: str, data: st.DataObject, sh
         late = late_at(scenario, n)
         assert Counter(late_rows(scenario, out.late)) == Counter((name, row[0], row[-1]) for name, row in late)
 
-        assert [row["shard"] for row in out.stats] == list(run.ids)
+        assert [row["shard"] for row in out.stats] == list(range(shards)), (
+            "numbers, not the ids by which Spark places them"
+        )
         assert out.total("rows_in") == sum(len(side.batches[n]) for side in scenario.sides)
         assert out.total("late") == len(late)
         assert out.total("null_keys") == sum(keyless(t) for side in scenario.sides for t in side.admitted()[n])
         assert out.total("results") == len(results)
         assert out.total("probed") >= len(results)
         assert out.total("stored") == sum(len(expected_state(scenario, i)[n]) for i in (0, 1))
-        inserted += out.total("inserted") - out.total("invalidated")
+        inserted += out.total("inserted") - out.total("expired")
         assert inserted == out.total("stored")
         assert out.total("cache_hit") == (shards if n else 0)
 
-        assert {tuple(header.progress) for header in run.headers()} == {tuple(s.progress()[n] for s in scenario.sides)}
+        assert {tuple(header.watermarks) for header in run.headers()} == {
+            tuple(s.watermarks()[n] for s in scenario.sides)
+        }
 
 
 @settings(max_examples=30)
@@ -168,7 +172,7 @@ def test_a_late_row_is_told_in_json(packs: bool) -> None:
         "nothing": None,
     }
     nested = {"list": [{"x": 0.5, "y": ["", None]}], "map": [["k", "1.50"]], "struct": {"when": None, "raw": "/w=="}}
-    assert out.late == [{"shard": run.ids[0], "stream": "a", "row": told | nested if packs else told}]
+    assert out.late == [{"shard": 0, "stream": "a", "row": told | nested if packs else told}]
 
 
 @pytest.mark.parametrize(("number", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
@@ -179,7 +183,7 @@ def test_what_json_has_no_number_for_is_told_in_words(number: float, told: str) 
     run.step([rows(a, [1], [5], [0.0], [[]]), rows(b, [], [])], Random(0))
     blobs = packed(query, run.ids, [rows(a, [1], [4], [number], [[number, 1.0]]), rows(b, [], [])], Random(0))
     frames = list(Task(query, run.ids, run.ids[0], run.stores[run.ids[0]], ended=False).run(blobs, Random(0)))
-    note = frames[0][NOTE][0]
+    note = frames[0][DETAIL][0]
     row = json.loads(note, parse_constant=pytest.fail)["row"]
     assert (row["x"], row["xs"]) == (told, [told, 1.0])
 
@@ -192,7 +196,7 @@ def test_progress_is_exact_in_distant_years() -> None:
         run = Shards(query, 2)
         for seed in range(4):
             run.step([rows(a, [1], [newest]), rows(b, [], [])], Random(seed))
-            assert {header.progress[0] for header in run.headers()} == {newest}
+            assert {header.watermarks[0] for header in run.headers()} == {newest}
 
 
 # ---------------------------------------------------------------- what is refused
@@ -228,9 +232,9 @@ def test_shard_0_is_there_whatever_the_number_of_shards_and_partitions() -> None
 A, B = spec("a", {"j": (pa.int64(), [])}), spec("b", {})
 AB = JoinQuery((A, B))
 CHANGES = {
-    "window": ((replace(A, window=TimeWindow(11)), B), "streams[0].window was 10, is 11"),
+    "window": ((replace(A, window=TimeWindow(11)), B), "streams[0].window was 10 microseconds, is 11 microseconds"),
     "half-open": ((A, replace(B, window=TimeWindow(10, closed=False))), "streams[1].closed was True, is False"),
-    "delay": ((A, replace(B, delay=3)), "streams[1].delay was 0, is 3"),
+    "delay": ((A, replace(B, delay=3)), "streams[1].delay was 0 seconds, is 3 microseconds"),
     "key": ((replace(A, key=("j",)), B), "streams[0].key[0] was 'k', is 'j'"),
     "time": ((replace(A, schema=A.schema.set(2, pa.field("j", pa.timestamp("us"))), time="j"), B), "streams[0].time"),
     "column": ((spec("a", {"x": (pa.int8(), [])}), B), "streams[0].columns.x was None, is 'int8'"),
@@ -251,7 +255,10 @@ def test_a_changed_query_is_refused(what: str) -> None:
     text = refused(run, JoinQuery(streams), run.ids, StateMismatchError)
     assert text.startswith("the checkpoint belongs to another query: ")
     assert difference in text
-    assert text.endswith("Hint: undo the change, or start from a new checkpoint.")
+    assert text.endswith(
+        'Hint: undo the change, or carry the state over: wm.evolve_state("checkpoint", "new-checkpoint", joined); else '
+        "start from a new checkpoint, with new folders for what is written."
+    )
 
 
 def test_another_number_of_shards_is_refused() -> None:
@@ -259,9 +266,9 @@ def test_another_number_of_shards_is_refused() -> None:
     run.step(some_rows([0]), Random(0))
     more = (run.ids[0], run.ids[0] + 1)
     assert refused(run, AB, more, StateMismatchError) == (
-        f"the checkpoint was written with 1 shards (this one is shard {more[0]}); "
-        f"the query now has 2 (and asks for shard {more[0]}). Keys would be looked for in the wrong shard.\n"
-        "Hint: run with shards=1, or start from a new checkpoint."
+        "the checkpoint was written with 1 shards; the query now has 2. Keys would be looked for in the wrong shard.\n"
+        "Hint: run with shards=1, or divide the state anew: "
+        'wm.rescale_state(spark, "checkpoint", "new-checkpoint", shards=2).'
     )
 
 
@@ -269,7 +276,9 @@ def test_other_shards_of_the_same_number_are_refused() -> None:
     run = Shards(AB, 2)
     run.step(some_rows([0]), Random(0))
     text = refused(run, AB, (run.ids[0], run.ids[1] + 1), StateMismatchError)
-    assert text.startswith("the checkpoint was written with 2 shards")
+    assert text.startswith(
+        "the checkpoint was written with 2 shards; the query now has as many, but others (spark.sql.sh"
+    )
 
 
 def refused(run: Shards, query: JoinQuery, ids: tuple[int, ...], error: type[StateError]) -> str:
@@ -298,9 +307,9 @@ def run(working_states: Path) -> Shards:
 def test_a_state_of_another_format_is_refused(run: Shards) -> None:
     store = only(run)
     assert store.header is not None
-    store.header = store.header.replace(b"watersmeet-state 1 ", b"watersmeet-state 2 ", 1)
+    store.header = store.header.replace(b"watersmeet-state 2 ", b"watersmeet-state 1 ", 1)
     text = refused(run, AB, run.ids, StateFormatError)
-    assert text.startswith("the state has format 2; this version reads format 1.")
+    assert text.startswith("the state has format 1; this version reads format 2.")
 
 
 def test_a_changed_header_is_refused(run: Shards) -> None:

@@ -43,19 +43,22 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.oracle import Scenario, Side, bag, expected, expected_state, keys, stored, windows
-from tests.tws.harness import Output, Task, header_of, late_at, late_rows, packed, read, rows_at
+from lab.joins.oracle import Scenario, Side, bag, expected, expected_state, keys, stored, windows
+from lab.tws.attempts import NO_PROCESS, DiskFullError, Killed
+from lab.tws.task import Output, Task, header_of, late_at, late_rows, packed, read, rows_at
 from watersmeet.errors import StateError
 from watersmeet.joins.hash_join import HashJoin, RunningHashJoin
-from watersmeet.joins.reference import Tuple
+from watersmeet.joins.reference.definition import Tuple
 from watersmeet.model.windows import TimeWindow, Unbounded
-from watersmeet.spark import processor, worker_cache
-from watersmeet.spark.placement import shard_ids
-from watersmeet.state import cache as caches
-from watersmeet.state import log, segments, stream_state, value_lists
+from watersmeet.spark.runtime import worker_cache
+from watersmeet.spark.runtime.placement import shard_ids
+from watersmeet.spark.runtime.working_state import WorkingState
+from watersmeet.state import segments, stream_state, value_lists
 from watersmeet.state.arrays import MappedArrays
-from watersmeet.state.cache import TAKEN, Cache
-from watersmeet.state.log import Header, MemoryStore
+from watersmeet.state.durable import cache as caches
+from watersmeet.state.durable import log
+from watersmeet.state.durable.cache import TAKEN, Cache
+from watersmeet.state.durable.log import Header, MemoryStore
 
 pytestmark = pytest.mark.tws
 
@@ -64,22 +67,12 @@ LIMITS: dict[str, dict[tuple[Any, str], int]] = {
     "merging": {(stream_state, "MAX_SMALL_SEGMENTS"): 1},
     "compacting": {(stream_state, "SMALL_BYTES"): 0},
     "slicing": {(segments, "SEGMENT_BYTES"): 64, (stream_state, "MAX_SMALL_SEGMENTS"): 4},
-    "forgetting versions": {(log, "REMEMBERED_VERSIONS"): 2},
+    "forgetting versions": {(log, "KNOWN_VERSIONS"): 2},
     "as it is": {},
 }
-#: No process has this number.
-NOBODY = 1 << 30
 #: Marks a folder that someone removed files from.
 DAMAGED = "damaged"
 ENDINGS = ("finished", "cancelled", "killed", "write fails", "killed at a write")
-
-
-class Killed(BaseException):
-    """The process is gone: nothing of it runs any more, not even what cleans up."""
-
-
-class DiskFullError(OSError):
-    """The store could not write."""
 
 
 @dataclass
@@ -229,7 +222,7 @@ class Protocol(RuleBasedStateMachine):
         tokens = map("{:032x}".format, count())  # in order: a failure found can be found again
         self.patch.setattr(log, "secrets", SimpleNamespace(token_hex=lambda _: next(tokens)))
         self.patch.setattr(worker_cache, "application_cache", lambda: self.here)
-        self.patch.setattr(processor._Working, "__exit__", self._exit(processor._Working.__exit__))
+        self.patch.setattr(WorkingState, "__exit__", self._exit(WorkingState.__exit__))
 
     def teardown(self) -> None:
         self.stack.close()
@@ -239,7 +232,7 @@ class Protocol(RuleBasedStateMachine):
             if exc and isinstance(exc[1], Killed):
                 if working.folder.exists():  # not yet kept
                     name = working.folder.name.partition(TAKEN)[0]
-                    self.killed.append(working.folder.rename(working.folder.with_name(f"{name}{TAKEN}{NOBODY}")))
+                    self.killed.append(working.folder.rename(working.folder.with_name(f"{name}{TAKEN}{NO_PROCESS}")))
                 return
             real(working, *exc)
 
@@ -295,7 +288,7 @@ class Protocol(RuleBasedStateMachine):
         self.here = attempt.machine
         going_on = attempt.advance()
         if not going_on:  # whoever keeps a state also tidies
-            assert not list(self.here.root.glob(f"*{TAKEN}{NOBODY}"))
+            assert not list(self.here.root.glob(f"*{TAKEN}{NO_PROCESS}"))
             self.killed = [f for f in self.killed if f.exists()]
         return going_on
 
@@ -437,12 +430,12 @@ class Protocol(RuleBasedStateMachine):
         assert bag(out.results) == bag(expected(scenario)[n])
         late = [(name, row[0], row[-1]) for name, row in late_at(scenario, n)]
         assert Counter(late_rows(scenario, out.late)) == Counter(late)
-        stream.held += out.total("inserted") - out.total("invalidated")
+        stream.held += out.total("inserted") - out.total("expired")
         assert out.total("stored") == stream.held
         rebuilt = [rebuild(scenario, store) for store in stream.stores.values()]
         for i in (0, 1):
             assert bag([row for join in rebuilt for row in stored(join, i)]) == bag(expected_state(scenario, i)[n])
-        assert {tuple(join.progress) for join in rebuilt} == {tuple(side.progress()[n] for side in scenario.sides)}
+        assert {tuple(join.watermarks) for join in rebuilt} == {tuple(side.watermarks()[n] for side in scenario.sides)}
 
     def _follows(self, before: MemoryStore, after: MemoryStore) -> None:
         """Invariant 3, from one committed header to the next."""
@@ -479,7 +472,7 @@ class Protocol(RuleBasedStateMachine):
     def _check_folder(self, folder: Path) -> None:
         stream = next(s for s in self.streams if folder.name in s.snapshots)
         store = stream.snapshots[folder.name]
-        found = HashJoin(stream.scenario.query()).start(MappedArrays(folder))
+        found = HashJoin().start(stream.scenario.query(), MappedArrays(folder))
         caches.load(found, folder)
         rebuilt = rebuild(stream.scenario, store)
         assert contents(found) == contents(rebuilt)
@@ -488,7 +481,7 @@ class Protocol(RuleBasedStateMachine):
 
 
 def rebuild(scenario: Scenario, store: MemoryStore) -> RunningHashJoin:
-    join = HashJoin(scenario.query()).start()
+    join = HashJoin().start(scenario.query())
     log.rebuild(join, header_of(store), store)
     return join
 
@@ -499,7 +492,7 @@ def contents(join: RunningHashJoin) -> Any:
         {part.id: int(s.segments.left[number]) for number, part in s.segments.parts.items()} for s in join.streams
     ]
     assert [sum(left.values()) for left in living] == [len(s) for s in join.streams]
-    return list(join.progress), [bag(stored(join, i)) for i in (0, 1)], living
+    return list(join.watermarks), [bag(stored(join, i)) for i in (0, 1)], living
 
 
 def size(folder: Path) -> int:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.spark import worker_cache
-from watersmeet.spark.worker_cache import OWNER
+from watersmeet.spark.runtime import worker_cache
+from watersmeet.spark.runtime.worker_cache import OWNER
 
 pytestmark = pytest.mark.tws
 
@@ -74,7 +74,7 @@ def test_the_jvm_above_a_process_is_found(tmp_path: Path) -> None:
     """A process called java, a shell below it, Python below that."""
     java = tmp_path / "java"
     shutil.copy("/bin/sh", java)
-    program = "from watersmeet.spark import worker_cache; print(worker_cache._jvm()[0])"
+    program = "from watersmeet.spark.runtime import worker_cache; print(worker_cache._jvm()[0])"
     said = subprocess.run(
         [str(java), "-c", f'echo $$; sh -c \'"{sys.executable}" -c "{program}"; true\'; true'],
         capture_output=True,

@@ -7,7 +7,7 @@ import pytest
 
 from watersmeet.workload.steady import Steady
 
-LOAD = Steady((200, 50), (4.0, 2.0), (30, 10), closings=5.0)
+LOAD = Steady((200, 50), (4.0, 2.0), (30, 10), punctuations=5.0)
 
 
 def columns(streams: Steady, i: int, seconds: float) -> tuple[np.ndarray, np.ndarray]:
@@ -26,7 +26,7 @@ def test_rates_and_keys_are_as_asked() -> None:
 
 def test_a_closed_key_comes_no_more_and_every_key_is_closed_in_time() -> None:
     times, values = columns(LOAD, 0, 40)
-    said = [step[0].closings for step in LOAD.steps(40)]
+    said = [step[0].punctuations for step in LOAD.steps(40)]
     closed = {k: t for c in said if c for k, t in zip(c.keys.column(0).to_pylist(), c.times.tolist(), strict=True)}
     assert sorted(closed) == list(range(5 * 40 - 1)), "the one of the last instant is not closed yet"
     for key, time in closed.items():
@@ -37,4 +37,4 @@ def test_a_closed_key_comes_no_more_and_every_key_is_closed_in_time() -> None:
 def test_the_same_for_a_seed_and_none_without_closings() -> None:
     assert np.array_equal(columns(LOAD, 1, 5)[1], columns(LOAD, 1, 5)[1])
     plain = Steady((5, 5), (1.0, 1.0), (3, 3))
-    assert all(batch.closings is None for step in plain.steps(3) for batch in step)
+    assert all(batch.punctuations is None for step in plain.steps(3) for batch in step)

@@ -1,1 +1,1 @@
-"""The `watersmeet` command. What a subcommand needs is imported when it is called: `--help` works without Spark."""
+"""The `watersmeet` command. Subcommands import their dependencies when called: `--help` works without Spark."""

@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> None:
-    """The command of `[project.scripts]`; without the extra `cli` it says how to get it."""
+    """The command of `[project.scripts]`; without the extra `cli` it prints how to install it."""
     try:
-        import rich  # noqa: F401  # asked for here, so that its absence has one answer
+        import rich  # noqa: F401  # imported here for one message if it is missing
         import typer  # noqa: F401
     except ImportError as error:
         print(f'watersmeet: the command needs {error.name}.\nHint: pip install "watersmeet[cli]"', file=sys.stderr)

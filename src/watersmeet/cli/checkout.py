@@ -1,4 +1,4 @@
-"""What is in a checkout and not in the wheel: benchmarks and experiments."""
+"""Starts programs that are in a checkout and not in the wheel: benchmarks and experiments."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from watersmeet.cli.failures import MissingError
-from watersmeet.errors import QueryError
+from watersmeet.errors import QueryError, nearest
 
 _MAIN = 'if __name__ == "__main__"'
 
 
 def find() -> Path:
-    """The checkout around the working folder, or the one that the package was installed from for editing."""
+    """The checkout around the working folder, or the one of an editable installation."""
     here = Path.cwd()
     for folder in (here, *here.parents, Path(__file__).resolve().parents[3]):
         if _is_checkout(folder):
@@ -36,24 +36,22 @@ def _is_checkout(folder: Path) -> bool:
     return bool(named == "watersmeet")
 
 
-def programs(checkout: Path, room: str) -> list[str]:
-    """Names of the programs in a room: its files that can be started."""
-    files = sorted((checkout / room).glob("*.py"))
+def programs(checkout: Path, package: str) -> list[str]:
+    """Names of the programs in a package: its files with a main part."""
+    files = sorted((checkout / package).glob("*.py"))
     return [f.stem for f in files if not f.stem.startswith("_") and _MAIN in f.read_text(encoding="utf-8")]
 
 
-def start(room: str, name: str | None, arguments: Sequence[str]) -> int:
-    """Start a program of a room in its checkout, or the room itself; its exit code."""
+def start(package: str, name: str | None, arguments: Sequence[str]) -> int:
+    """Run a program of a package in the checkout, or the package itself; returns its exit code."""
     checkout = find()
-    known = programs(checkout, room)
+    known = programs(checkout, package)
     if name is not None and name not in known:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, known, 1)
-        listed = f"they are {', '.join(known)}." if known else f"this checkout has no {room}."
-        hint = f"did you mean `{near[0]}`?" if near else listed
-        raise QueryError(f"there is no `{name}` in {room}.", hint=hint)
+        near = nearest(name, known)
+        listed = f"they are {', '.join(known)}." if known else f"this checkout has no {package}."
+        hint = f"did you mean `{near}`?" if near else listed
+        raise QueryError(f"there is no `{name}` in {package}.", hint=hint)
     path = os.pathsep.join(filter(None, (str(checkout), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
-    module = room if name is None else f"{room}.{name}"
+    module = package if name is None else f"{package}.{name}"
     return subprocess.call([sys.executable, "-m", module, *arguments], cwd=checkout, env=environment)

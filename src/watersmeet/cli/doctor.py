@@ -1,4 +1,4 @@
-"""`watersmeet doctor`: what is here of what is needed, and what to do about the rest."""
+"""`watersmeet doctor`: checks what is needed on this machine, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from watersmeet.cli.failures import Exit
+from watersmeet.errors import SettingError
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `remedy` says what to do; without one it is fine."""
+    """The result of one check. `remedy` is what to do; None if all is well."""
 
     what: str
     found: str
     remedy: str | None = None
-    needed: bool = True  # a remedy for what is not needed is an advice
+    needed: bool = True  # False: the remedy is optional
 
 
 def examine() -> Exit:
-    """Print all findings; the exit code says whether something needed is missing."""
+    """Print all findings; returns MISSING if something needed is missing, else DONE."""
     findings = [look() for look in CHECKS]
     table = Table(show_edge=False, show_header=False, box=None, padding=(0, 1))
     for _ in range(3):
@@ -52,25 +53,40 @@ def java() -> Finding:
     remedy = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one."
     if program is None or not Path(program).exists():
         return Finding("Java", f"none at {program}" if program else "none on PATH, JAVA_HOME is not set", remedy)
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    found = re.search(r'version "(\d+)[^"]*"', told)
+    output = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    found = re.search(r'version "(\d+)[^"]*"', output)
     if found is None or int(found[1]) < 17:
-        return Finding("Java", f"{told.splitlines()[0] if told else 'no version'} at {program}", remedy)
+        return Finding("Java", f"{output.splitlines()[0] if output else 'no version'} at {program}", remedy)
     return Finding("Java", f"{found[1]} at {program}")
 
 
 def spark() -> Finding:
+    needed = next(text for text in requires("watersmeet") or () if text.startswith("pyspark"))
+    remedy = f'pip install "{needed}"'
     try:
         have = version("pyspark")
     except PackageNotFoundError:
-        return Finding("Spark", "pyspark is not installed", 'pip install "pyspark>=4.2,<4.4"')
-    major, minor = (int(part) for part in have.split(".")[:2])
-    if not (4, 2) <= (major, minor) < (4, 4):
-        return Finding("Spark", f"PySpark {have}", 'pip install "pyspark>=4.2,<4.4"')
+        return Finding("Spark", "pyspark is not installed", remedy)
+    if not _fits(have, needed):
+        return Finding("Spark", f"PySpark {have}", remedy)
     home = os.environ.get("SPARK_HOME")
     if home and not Path(home, "bin", "spark-submit").exists():
         return Finding("Spark", f"SPARK_HOME is {home}, where no Spark is", "unset SPARK_HOME.")
     return Finding("Spark", f"PySpark {have}" + (f", SPARK_HOME is {home}" if home else ""))
+
+
+def _fits(have: str, needed: str) -> bool:
+    """Whether a version is in a range.
+
+    >>> [_fits(version, "pyspark<4.4,>=4.0.2") for version in ("4.0.1", "4.0.2", "4.3.1.dev0", "4.4.0")]
+    [False, True, True, False]
+    """
+    limits = {sign: _numbers(limit) for sign, limit in re.findall(r"(>=|<)([\d.]+)", needed)}
+    return limits[">="] <= _numbers(have) < limits["<"]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def settings() -> Finding:
@@ -80,7 +96,7 @@ def settings() -> Finding:
 
 
 def kernels() -> Finding:
-    from watersmeet.kernels import compiling
+    from watersmeet.kernels import compile as compiling
 
     try:
         folder = compiling.folder()
@@ -94,7 +110,7 @@ def kernels() -> Finding:
 
 
 def working_state() -> Finding:
-    from watersmeet.spark import worker_cache
+    from watersmeet.spark.runtime import worker_cache
 
     base = worker_cache.base()
     free = shutil.disk_usage(base).free
@@ -119,13 +135,12 @@ def _package(what: str, kind: str) -> Finding:
     name = packages.NAMES[kind]
     if packages.in_spark(name):
         return Finding(what, f"{name} is in Spark's own folder")
-    if packages.in_caches(name):
-        return Finding(what, f"{name} has been fetched")
-    (coordinates,) = packages.coordinates([kind])
-    remedy = (
-        f"Spark fetches {coordinates} from Maven when a pipeline needs it; without a network, put it in Spark's jars."
-    )
-    return Finding(what, "not fetched yet", remedy, needed=False)
+    try:
+        packages.fetched([kind])
+    except SettingError as error:
+        found, _, remedy = str(error).partition("\nHint: ")
+        return Finding(what, found, remedy, needed=False)
+    return Finding(what, f"{packages.described(kind)}, in {packages.folder()}")
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (python, java, spark, settings, kernels, working_state, kafka, avro)

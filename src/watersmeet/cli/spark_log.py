@@ -1,4 +1,4 @@
-"""Spark's own log lines: aside in a file, so that a user reads messages and not stack traces of Java."""
+"""Redirects Spark's own log to a file, so that users see messages instead of Java stack traces."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @contextmanager
 def aside() -> Iterator[Path | None]:
-    """What `redirected` starts in here writes to a file, which is removed in the end, or named if something failed.
+    """A file for Spark's log, to use with `redirected`. It is removed at the end; an error keeps it and names it.
 
-    With `-v` there is no such file (None): all is shown.
+    With `-v` it is None: the log is shown.
     """
     if logging.getLogger().isEnabledFor(logging.INFO):
         yield None
@@ -26,12 +26,12 @@ def aside() -> Iterator[Path | None]:
     except Exception as error:
         error.add_note(f"Spark's own log: {name}")
         raise
-    Path(name).unlink(missing_ok=True)  # who tidies the temporary folder meanwhile does no harm
+    Path(name).unlink(missing_ok=True)  # another process may have cleaned the temporary folder
 
 
 @contextmanager
 def redirected(log: Path | None) -> Iterator[None]:
-    """Processes that are started in here have the file as their standard error."""
+    """Processes that are started in this context write standard error to the file."""
     if log is None:
         yield
         return

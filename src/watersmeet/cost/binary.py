@@ -9,7 +9,7 @@ from watersmeet.cost.work import Work
 
 
 def results(a: Statistics, b: Statistics) -> float:
-    """Results per second: ``(λa Cb + λb Ca) / max(va, vb)``, for uniform keys, the fewer among the more."""
+    """Results per second: ``(λa Cb + λb Ca) / max(va, vb)``, for uniform keys, one set within the other."""
     return (a.rate * b.window_tuples + b.rate * a.window_tuples) / max(a.distinct, b.distinct)
 
 
@@ -25,7 +25,7 @@ def nested_loops(a: Statistics, b: Statistics) -> Work:
         scanned=a.rate * b.window_tuples + b.rate * a.window_tuples,
         results=results(a, b),
         inserted=arriving,
-        invalidated=arriving,
+        expired=arriving,
     )
 
 
@@ -33,13 +33,13 @@ def hashed(a: Statistics, b: Statistics) -> Work:
     """Every arrival is compared with the bucket of its key in the other window.
 
     Kostowski and Claypool, Eq. 2: the scan term of Eq. 1 divided by the number of buckets N (here each side's own).
-    Beyond the number of distinct keys more buckets part nothing more: N counts as ``min(N, max(va, vb))``.
+    More buckets than distinct keys separate no further tuples: N counts as ``min(N, max(va, vb))``.
     """
     keys = max(a.distinct, b.distinct)
     work = replace(nested_loops(a, b), scanned=0.0)
     for arriving, probed in ((a, b), (b, a)):
-        met = arriving.rate * probed.window_tuples / min(probed.buckets, keys)
-        work += Work(probed=met) if probed.buckets == PER_KEY else Work(scanned=met)
+        looked_at = arriving.rate * probed.window_tuples / min(probed.buckets, keys)
+        work += Work(probed=looked_at) if probed.buckets == PER_KEY else Work(scanned=looked_at)
         work += Work(lookups=arriving.rate) if probed.indexed else Work()
     return work
 

@@ -1,4 +1,4 @@
-"""The constants of a machine, from batches whose work was counted and whose time was taken."""
+"""Fit the constants of a machine to batches with counted work and measured time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from watersmeet.cost.work import Constants, Work
 
 
 def fit(samples: Iterable[tuple[Work, float]], start: Constants | None = None) -> Constants:
-    """Constants with which the work of each batch best explains its seconds; `Work.counted` makes it of counters.
+    """Constants with which the work of each batch best predicts its seconds; `Work.counted` turns counters into work.
 
     Least squares of the relative error, so that small batches count as much as large ones, over the events of `Work`
-    and the batch as such. An event that no sample has keeps the constant of `start`. No constant is
-    negative: NumPy has no solver for that, so an event whose constant comes out negative is left out (it costs
-    nothing that the others do not explain) and the rest is fitted again, which comes near the constrained optimum
-    and is it where no event left out would come back.
+    and the fixed cost of a batch. An event that no sample contains keeps the constant of `start`. No constant is
+    negative. NumPy has no solver with that constraint, so an event with a negative constant is left out (its cost is
+    0) and the rest is fitted again. The result is close to the constrained optimum; it is the optimum if no event
+    left out would get a positive constant in the end.
     """
     start = start or Constants()
     pairs = [(work, seconds) for work, seconds in samples if seconds > 0]

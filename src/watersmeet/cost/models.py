@@ -1,11 +1,12 @@
-"""The cost of each operator, by its name in `joins.JOINS`."""
+"""The cost of each operator, by its name in `joins.REGISTRY`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from watersmeet.cost import binary, memory, multiway, window_oblivious
+from watersmeet.cost import asof, binary, memory, multiway, window_oblivious
 from watersmeet.cost.parameters import KEY_BYTES, PER_KEY, SCAN, Order, Parameters, Statistics
 from watersmeet.cost.work import Cost, Work
 from watersmeet.errors import QueryError
@@ -20,13 +21,13 @@ def nested_loop(p: Parameters) -> Cost:
 
 
 def hash_join(p: Parameters) -> Cost:
-    """Eq. 2 of Kostowski and Claypool with one bucket per key; what leaves its window is found without a look."""
+    """Eq. 2 of Kostowski and Claypool with one bucket per key; expired tuples are found without a search."""
     a, b = (replace(s, buckets=PER_KEY) for s in _two(p))
     return _windowed(p, binary.hashed(a, b), by_key=True)
 
 
 def windowed_hash(p: Parameters) -> Cost:
-    """Eq. 2 with `buckets` circular buffers and an invalidation strategy, which leaves stale tuples in each."""
+    """Eq. 2 with `buckets` circular buffers; the invalidation strategy leaves stale tuples in each."""
     a, b = _two(p)
     work = replace(binary.hashed(a, b), checked=binary.checked_buckets(a, b, p.invalidation))
     stale = (
@@ -38,12 +39,12 @@ def windowed_hash(p: Parameters) -> Cost:
 
 
 def pwjoin(p: Parameters) -> Cost:
-    """A hash join of windows that punctuations have thinned: probes meet what is still stored."""
+    """A hash join over windows thinned by punctuations: probes meet the tuples that are still stored."""
     _two(p)
     a, b = (replace(s, buckets=PER_KEY) for s in _met(p))
-    gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
+    purged = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
     work = binary.hashed(a, b)
-    work = replace(work, told=_told(p), invalidated=work.invalidated - gone, purged=gone)
+    work = replace(work, punctuations=_punctuations(p), expired=work.expired - purged, purged=purged)
     return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i)) for i in (0, 1)))
 
 
@@ -54,7 +55,7 @@ def naive_multiway(p: Parameters) -> Cost:
 
 
 def eager(p: Parameters) -> Cost:
-    """New tuples outermost; indexes as the streams' `buckets` say."""
+    """New tuples outermost; indexes by the `buckets` of the streams."""
     return _many(p, lambda q: multiway.eager(q, _orders(q)))
 
 
@@ -64,7 +65,7 @@ def lazy(p: Parameters) -> Cost:
 
 
 def general_lazy(p: Parameters) -> Cost:
-    """Any order per origin; one that leaves the origin out has the new tuples first."""
+    """Any order per origin; an order without the origin has the new tuples first."""
     if not p.interval:
         raise QueryError(
             "`interval` is 0; a lazy join is evaluated every so often, and its cost depends on how often.",
@@ -77,11 +78,38 @@ def general_lazy(p: Parameters) -> Cost:
 
 
 def wo_join(p: Parameters) -> Cost:
-    """Buffers of Eq. 8 in place of windows, over indexes of one bucket per key."""
+    """Buffers of Eq. 8 instead of windows, with indexes of one bucket per key."""
     tuples = tuple(window_oblivious.buffer(p, i) for i in range(len(p.streams)))
     held = tuple(replace(s, tuples=t, buckets=PER_KEY) for s, t in zip(p.streams, tuples, strict=True))
     q = replace(p, streams=held)
     return _stored(p, multiway.eager(q, _orders(q)) + _upkeep(p), tuples)
+
+
+def theta(p: Parameters) -> Cost:
+    """Eq. 1 of Kostowski and Claypool, of several streams the loops of `eager` without indexes.
+
+    The share of pairs that match is taken to be one in as many as there are keys.
+    """
+    if len(p.streams) > 2:
+        return _many(scans(p), lambda q: multiway.eager(q, _orders(q)))
+    return _windowed(p, binary.nested_loops(*_two(p)), by_key=False)
+
+
+def band(p: Parameters) -> Cost:
+    """Eq. 2 with sorted indexes: a lookup takes log2 of the window's tuples, and finds the matches."""
+    a, b = (replace(s, buckets=PER_KEY) for s in _two(p))
+    work = binary.hashed(a, b)
+    steps = sum(s.rate * math.log2(o.window_tuples + 2) for s, o in ((a, b), (b, a)))
+    merged = (a.window_tuples + b.window_tuples) / (p.interval or 1.0)  # both indexes are merged with every batch
+    work = replace(work, lookups=steps, checked=merged)
+    return _windowed(p, work, by_key=False)
+
+
+def asof_join(p: Parameters) -> Cost:
+    """One lookup and one answer per left tuple; punctuations, which make both states smaller, are left out."""
+    _two(p)
+    work = replace(asof.work(p), punctuations=_punctuations(p))
+    return _stored(p, work, (asof.waiting(p), asof.versions(p)))
 
 
 COST_MODELS: dict[str, Model] = {
@@ -96,9 +124,10 @@ COST_MODELS: dict[str, Model] = {
     "general_lazy": general_lazy,
     "hybrid": lazy,
     "wo_join": wo_join,
+    "theta": theta,
+    "band": band,
+    "asof": asof_join,
 }
-#: Models of operators that are not in `joins.JOINS` yet.
-AHEAD_OF_THE_JOINS: tuple[str, ...] = ()
 
 
 def scans(p: Parameters) -> Parameters:
@@ -122,16 +151,20 @@ def _with_origin(order: Order, i: int) -> Order:
 
 
 def _many(p: Parameters, joining: Callable[[Parameters], Work]) -> Cost:
-    """Any number of streams over windows that punctuations, if all others bring some, have thinned."""
+    """Any number of streams; a window is thinned by punctuations if all other streams have some."""
     n = range(len(p.streams))
     met = _met(p)
-    gone = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
-    work = joining(replace(p, streams=met)) + _upkeep(p) + Work(invalidated=-gone, purged=gone, told=_told(p))
+    purged = sum(s.rate * memory.purged_share(p, i) for i, s in enumerate(p.streams))
+    work = (
+        joining(replace(p, streams=met))
+        + _upkeep(p)
+        + Work(expired=-purged, purged=purged, punctuations=_punctuations(p))
+    )
     return _stored(p, work, tuple(memory.thinned(p, i, memory.behind(p, i) + p.expiration / 2) for i in n))
 
 
-def _told(p: Parameters) -> float:
-    """Closings in a second."""
+def _punctuations(p: Parameters) -> float:
+    """Punctuations per second."""
     return sum(s.punctuation_rate for s in p.streams)
 
 
@@ -144,7 +177,7 @@ def _met(p: Parameters) -> tuple[Statistics, ...]:
 def _upkeep(p: Parameters) -> Work:
     """Every tuple arrives, enters and leaves once."""
     arriving = sum(s.rate for s in p.streams)
-    return Work(rows_in=arriving, inserted=arriving, invalidated=arriving)
+    return Work(rows_in=arriving, inserted=arriving, expired=arriving)
 
 
 def _windowed(p: Parameters, work: Work, *, by_key: bool) -> Cost:
@@ -152,7 +185,7 @@ def _windowed(p: Parameters, work: Work, *, by_key: bool) -> Cost:
 
 
 def _stored(p: Parameters, work: Work, tuples: tuple[float, ...], *, by_key: bool = True) -> Cost:
-    """With the bytes that enter the state, and those that are in it; lists `by_key` need some for every key."""
+    """The cost with the bytes written to the state and the bytes stored; lists `by_key` add bytes for every key."""
     work = replace(work, bytes=sum(s.rate * s.row_bytes for s in p.streams))
     size = sum(t * s.row_bytes for t, s in zip(tuples, p.streams, strict=True))
     if by_key:

@@ -1,4 +1,4 @@
-"""Several streams on a common key, nothing kept in between: loops inside loops, in an order.
+"""Several streams on a common key, without intermediate results: nested loops, in an order.
 
 A loop over the window of stream j costs, per combination found so far, the tuples that a probe meets: C_j / b_j, where
 b_j is the number of buckets of its index (1: the window is scanned), and lets C_j / max(d, v_j) of them through: keys
@@ -22,32 +22,32 @@ class _Loop:
     inside: float
     distinct: float
     buckets: float
-    at_hand: bool = False  # nothing stored is looked at
+    in_memory: bool = False  # tuples of the batch: no stored tuple is looked at
 
     @classmethod
     def window(cls, s: Statistics, grown: float) -> _Loop:
-        """Over a window that holds what came in `grown` seconds more than its length."""
+        """Over a window that holds the tuples of `grown` seconds more than its length."""
         return cls(s.window_tuples + s.rate * grown, s.window_tuples, s.distinct, s.buckets)
 
     @classmethod
-    def news(cls, s: Statistics, tuples: float, *, at_hand: bool) -> _Loop:
-        """Over new tuples of a stream, which no index knows; either at hand, or to be looked for among the stored."""
-        return cls(tuples, tuples, s.distinct, SCAN, at_hand)
+    def arrivals(cls, s: Statistics, tuples: float, *, in_memory: bool) -> _Loop:
+        """Over new tuples of a stream, which have no index: either `in_memory`, or found among the stored ones."""
+        return cls(tuples, tuples, s.distinct, SCAN, in_memory)
 
 
-def _nest(loops: Sequence[_Loop], news: int) -> Work:
-    """Lookups, tuples looked at and results of the loops; `news` is the place of the new tuples.
+def _nest(loops: Sequence[_Loop], origin: int) -> Work:
+    """Lookups, tuples looked at and results of the loops; `origin` is the position of the new tuples.
 
-    A window in the outermost loop is scanned whole. What the windows hold too much is sorted out as soon as the new
-    tuple is known.
+    A window in the outermost loop is scanned whole. Stored tuples beyond their window are discarded in the loop of the
+    new tuples and in the loops inside it.
     """
     first = loops[0]
     combinations, distinct, surplus = first.stored, first.distinct, 1.0
-    lookups, probed, scanned = 0.0, 0.0, 0.0 if first.at_hand else first.stored
-    for place, loop in enumerate(loops):
-        if place:
+    lookups, probed, scanned = 0.0, 0.0, 0.0 if first.in_memory else first.stored
+    for position, loop in enumerate(loops):
+        if position:
             keys = max(distinct, loop.distinct)
-            met = 0.0 if loop.at_hand else combinations * loop.stored / min(loop.buckets, keys)
+            met = 0.0 if loop.in_memory else combinations * loop.stored / min(loop.buckets, keys)
             lookups += combinations if loop.buckets > SCAN else 0.0
             if loop.buckets == PER_KEY:
                 probed += met
@@ -56,7 +56,7 @@ def _nest(loops: Sequence[_Loop], news: int) -> Work:
             combinations *= loop.stored / keys
             distinct = min(distinct, loop.distinct)
         surplus *= loop.inside / loop.stored if loop.stored else 1.0
-        if place >= news:
+        if position >= origin:
             combinations *= surplus
             surplus = 1.0
     return Work(lookups=lookups, probed=probed, scanned=scanned, results=combinations)
@@ -72,7 +72,7 @@ def without(order: Sequence[int], i: int) -> Order:
 
 
 def one_order(order: Sequence[int]) -> tuple[Order, ...]:
-    """A global order as what each stream's arrivals make of it."""
+    """A global order as one order for the arrivals of each stream."""
     return tuple(without(order, i) for i in sorted(order))
 
 
@@ -83,15 +83,15 @@ def from_origin(p: Parameters, i: int, order: Sequence[int]) -> Work:
     ``m_2 = C_o2 / max(min(v_i, v_o1), v_o2)``, …; over hash indexes each scanned C_oj is C_oj / b_oj.
     """
     grown = p.interval + p.expiration / 2
-    loops = [_Loop.news(p.streams[i], 1.0, at_hand=True), *(_Loop.window(p.streams[j], grown) for j in order)]
+    loops = [_Loop.arrivals(p.streams[i], 1.0, in_memory=True), *(_Loop.window(p.streams[j], grown) for j in order)]
     return _nest(loops, 0).times(p.streams[i].rate)
 
 
 def eager(p: Parameters, orders: Sequence[Order]) -> Work:
     """Each new tuple at once, outermost, then the other windows in order: the sum of `from_origin` over all streams.
 
-    With ``one_order(O)`` it is Golab and Özsu's eager multi-way join with the global order O. Tuples that wait for
-    their removal (`expiration`) are looked at, too: half of what comes between two removals, on average.
+    With ``one_order(O)`` it is Golab and Özsu's eager multi-way join with the global order O. Expired
+    tuples that are not removed yet (`expiration`) are looked at, too: half of those between two removals, on average.
     """
     return lazy(replace(p, interval=0.0), orders)
 
@@ -113,21 +113,21 @@ def general_lazy(p: Parameters, orders: Sequence[Order]) -> Work:
     grown = p.interval + p.expiration / 2
     works = []
     for i, order in enumerate(orders):
-        new = _Loop.news(p.streams[i], p.streams[i].rate * p.interval, at_hand=order[0] == i)
+        new = _Loop.arrivals(p.streams[i], p.streams[i].rate * p.interval, in_memory=order[0] == i)
         loops = [new if j == i else _Loop.window(p.streams[j], grown) for j in order]
         works.append(_nest(loops, order.index(i)).times(1 / p.interval))
     return _total(works)
 
 
 def naive_multiway(p: Parameters, order: Order) -> Work:
-    """The plan's order as it stands; the new tuple takes the place of its own window.
+    """One order for all arrivals; the new tuple replaces its own window in it.
 
     ``Σ_i λ_i ( C_o1 + C_o1·C_o2 + C_o1·m_2·C_o3 + … )`` without the term of the origin, which lets 1 / max(…) through.
-    An arrival on an inner stream thus runs through windows that it has not narrowed yet.
+    The outer loops run over windows that an arrival of an inner stream has not narrowed yet.
     """
     works = []
     for i, s in enumerate(p.streams):
-        new = _Loop.news(s, 1.0, at_hand=True)
+        new = _Loop.arrivals(s, 1.0, in_memory=True)
         loops = [new if j == i else _Loop.window(p.streams[j], p.expiration / 2) for j in order]
         works.append(_nest(loops, order.index(i)).times(s.rate))
     return _total(works)

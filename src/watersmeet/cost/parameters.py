@@ -1,4 +1,4 @@
-"""What a cost depends on: figures of each stream, and how the join is run."""
+"""The input of the cost models: statistics of each stream, and how the join is run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.errors import QueryError
+from watersmeet.model.asof import AsOf
 
 #: One bucket per key, the default: an index in which a probe meets tuples of its own key only.
 PER_KEY = math.inf
 #: One bucket: no index, every probe scans the window.
 SCAN = 1.0
 
-#: Bytes that value lists take for a key, beside its tuples.
+#: Bytes of a key in the value lists, in addition to its tuples.
 KEY_BYTES = 48
 
 Order = tuple[int, ...]
@@ -21,22 +22,23 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures of one stream; times in seconds, rates in 1/s of event time."""
+    """Statistics of one stream; times in seconds, rates in 1/s of event time."""
 
     name: str
     rate: float  # tuples
     window: float = math.inf
     distinct: float = 1.0  # keys among the tuples of the window
     delay: float = 0.0
+    wait: float = 0.0  # of an interval join: seconds before a tuple can match; negative: its partners are older
     punctuation_rate: float = 0.0  # keys closed
     row_bytes: float = 100.0  # of a stored tuple, its share of the lists included
     buckets: float = PER_KEY  # of the index on the window; `SCAN` without one
-    tuples: float | None = None  # in the window, where it is not rate * window: a count window, or measured
+    tuples: float | None = None  # in the window, if not rate * window: a window of rows, or measured
     keys_seen: float | None = None  # distinct keys since the start
-    remembered: float = 0.0  # keys that it has closed and is remembered for
-    stay: float | None = None  # seconds that a tuple was seen to be stored, where others close keys
-    hottest: float = 0.0  # share of its tuples that one key has
-    scrambling: float = 0.0  # positions a tuple may stand behind its sorted place
+    remembered: float = 0.0  # closed keys in its punctuation set
+    stay: float | None = None  # measured seconds that a tuple is stored, if others close keys
+    hottest: float = 0.0  # share of its tuples with the most frequent key
+    scrambling: float = 0.0  # positions by which a tuple may be behind its position in sorted order
     multiplicity: float = 1.0  # tuples with one key, at most
 
     def __post_init__(self) -> None:
@@ -45,18 +47,18 @@ class Statistics:
             if not value >= least:
                 raise QueryError(
                     f"`{field}` of stream `{self.name}` is {value:g}; a cost is defined for {least} and more.",
-                    hint="measured figures come from state.statistics; given ones are numbers of seconds and tuples.",
+                    hint="measured ones come from state.statistics; given ones are numbers of seconds and tuples.",
                 )
 
     @property
     def window_tuples(self) -> float:
-        """C = rate * window, unless it is known better."""
+        """C = rate * window, or `tuples` if it is set."""
         if self.tuples is not None:
             return self.tuples
         if math.isinf(self.window):
             raise QueryError(
                 f"stream `{self.name}` has no window; how many tuples it holds does not follow from its rate.",
-                hint="give `tuples`, or ask after a finite time: `Parameters.after(seconds)`.",
+                hint="give `tuples`, or estimate at a finite time: `Parameters.after(seconds)`.",
             )
         return self.rate * self.window
 
@@ -67,19 +69,20 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Streams that are joined, and how: intervals in seconds, orders as places in `streams`.
+    """Streams that are joined, and how: intervals in seconds, orders as positions in `streams`.
 
     `orders[i]` is the order in which an arrival of stream i meets the others (for `naive_multiway` and `general_lazy`
-    it holds i, too); None: the order in which the streams are given.
+    it contains i, too); None: the order of `streams`.
     """
 
     streams: tuple[Statistics, ...]
     orders: tuple[Order, ...] | None = None
     interval: float = 0.0  # between two evaluations: a micro-batch; 0: each arrival at once
-    expiration: float = 0.0  # between two removals of what has left its window
+    expiration: float = 0.0  # between two removals of expired tuples
     elapsed: float = math.inf  # since the start
     invalidation: str = "probe_insert"  # of a windowed hash join
     lags: tuple[tuple[float, ...], ...] | None = None  # lags[i][j]: tuples of i that are ahead of j
+    asof: AsOf | None = None  # of an as-of join
 
     def __post_init__(self) -> None:
         if len(self.streams) < 2:
@@ -91,7 +94,7 @@ class Parameters:
         return replace(self, streams=tuple(changed))
 
     def after(self, seconds: float) -> Parameters:
-        """The same, so long after the start: a window holds no more than what has come."""
+        """The same at this time after the start: a window holds no more than has arrived by then."""
         bounded = [replace(s, window=min(s.window, seconds)) for s in self.streams]
         return replace(self, streams=tuple(bounded), elapsed=seconds)
 

@@ -14,14 +14,14 @@ from watersmeet.errors import MemoryLimitError, QueryError
 
 
 def synchronised_buffer(i: Statistics, j: Statistics) -> float:
-    """Tuples of i that streams in step need for joining with j. Eq. 6: ``k_i + r_i · k_j / r_j``."""
+    """Tuples of i that streams without a lag need for joining with j. Eq. 6: ``k_i + r_i · k_j / r_j``."""
     return i.scrambling + _meanwhile(i, j, j.scrambling)
 
 
 def pair_buffer(i: Statistics, j: Statistics, lag: float) -> float:
-    """... and streams that are not. Eq. 7: ``max{1, k_i + r_i · k_j / r_j + L_i→j}``.
+    """Tuples of i that streams with a lag need for joining with j. Eq. 7: ``max{1, k_i + r_i · k_j / r_j + L_i→j}``.
 
-    It is an estimate: rates and lags that wander between two arrivals can make it lose results (spec section 7).
+    It is an estimate: results can be lost when rates and lags change between two arrivals (spec section 7).
     """
     return max(1.0, synchronised_buffer(i, j) + lag)
 
@@ -32,18 +32,13 @@ def buffer(p: Parameters, i: int) -> float:
     return max(pair_buffer(p.streams[i], s, lags[j]) for j, s in enumerate(p.streams) if j != i)
 
 
-def output_rate(streams: Sequence[Statistics]) -> float:
-    """Results per second, at most. Theorem 3.1, Eq. 9: ``r_o ≤ Σ_i r_i Π_{j≠i} Mul_j``."""
-    return sum(s.rate * _multiplied(streams, i) for i, s in enumerate(streams))
-
-
 def output_scrambling(streams: Sequence[Statistics]) -> float:
     """Scrambling factor of the results, at most. Theorem 3.1, Eq. 10: ``k_o ≤ Σ_i k_i Π_{j≠i} Mul_j``."""
     return sum(s.scrambling * _multiplied(streams, i) for i, s in enumerate(streams))
 
 
 def sorted_first_buffer(p: Parameters, i: int) -> float:
-    """`msf`: k becomes Mul, and k tuples wait to be sorted.
+    """`msf`: Mul instead of k, and k tuples that wait to be sorted.
 
     ``k_i + Mul_i + max_j { r_i · Mul_j / r_j + L_i→j }``, at least ``k_i + 1``.
     """
@@ -53,23 +48,23 @@ def sorted_first_buffer(p: Parameters, i: int) -> float:
 
 
 def disk_first_buffer(p: Parameters, i: int, ahead: float) -> float:
-    """`dbf`: lags wait on disk and are read back `ahead` tuples early: ``k_i + C + max_j r_i · k_j / r_j``."""
+    """`dbf`: tuples ahead are spilled and read back C = `ahead` early: ``k_i + C + max_j r_i · k_j / r_j``."""
     own = p.streams[i]
     return own.scrambling + ahead + max(_meanwhile(own, s, s.scrambling) for s in p.others(i))
 
 
 def sorted_on_disk_buffer(p: Parameters, i: int, ahead: float) -> float:
-    """`hybrid`: both at once: ``Mul_i + C + max_j r_i · Mul_j / r_j``, without what waits to be sorted."""
+    """`hybrid`: both: ``Mul_i + C + max_j r_i · Mul_j / r_j``, without the tuples that wait to be sorted."""
     own = p.streams[i]
     return own.multiplicity + ahead + max(_meanwhile(own, s, s.multiplicity) for s in p.others(i))
 
 
-#: Strategies by what they cost: nothing, a little latency for the disk, waiting for k successors, both.
+#: Strategies in ascending cost: nothing, latency of the disk, waiting for k successors, both.
 STRATEGIES = ("none", "dbf", "msf", "hybrid")
 
 
 def strategy_bytes(p: Parameters, strategy: str, ahead: float) -> float:
-    """Bytes in memory under a strategy. What waits to be sorted counts, also where its partners are on disk."""
+    """Bytes in memory under a strategy, with the tuples that wait to be sorted."""
     held: dict[str, Callable[[int], float]] = {
         "none": lambda i: buffer(p, i),
         "dbf": lambda i: disk_first_buffer(p, i, ahead),
@@ -80,7 +75,7 @@ def strategy_bytes(p: Parameters, strategy: str, ahead: float) -> float:
 
 
 def cheapest_strategy(p: Parameters, memory: float, ahead: float) -> str:
-    """The first strategy, by cost, that fits so many bytes; `ahead` tuples are read from disk early."""
+    """The cheapest strategy that fits in `memory` bytes; `ahead` tuples are read from disk early."""
     needed = {strategy: strategy_bytes(p, strategy, ahead) for strategy in STRATEGIES}
     for strategy, size in needed.items():
         if size <= memory:

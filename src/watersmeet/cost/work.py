@@ -1,4 +1,4 @@
-"""Work, counted as the running joins count it, and what it takes on a machine."""
+"""Work, in the counters of the running joins, and the time that it takes on a machine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class Work:
     """Events of one second, or of one batch; the names are those of `model.outputs.Counters`."""
 
     rows_in: float = 0.0  # tuples that arrive
-    lookups: float = 0.0  # times that an index is asked for the tuples of a key
+    lookups: float = 0.0  # searches of an index for the tuples of a key
     probed: float = 0.0  # stored tuples looked at, found by an index with a list per key
     scanned: float = 0.0  # stored tuples looked at in a row, in a window or a bucket of several keys
     results: float = 0.0
     inserted: float = 0.0
     checked: float = 0.0  # buckets looked into for tuples to invalidate
-    invalidated: float = 0.0
-    purged: float = 0.0  # tuples that left because their key was closed
-    told: float = 0.0  # keys that a stream said are closed
-    bytes: float = 0.0  # of rows that enter the state, and so its log
-    levels: float = 0.0  # loops inside loops of a batch that is evaluated as one, however few its rows are
+    expired: float = 0.0
+    purged: float = 0.0  # tuples removed because their key was closed
+    punctuations: float = 0.0  # keys closed by punctuations of a stream
+    bytes: float = 0.0  # of rows added to the state, and so to its log
+    levels: float = 0.0  # nested loops of a batch evaluated as a whole, whatever its number of rows
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -36,23 +36,23 @@ class Work:
         return self.probed + self.scanned
 
     @classmethod
-    def counted(cls, counters: Mapping[str, float], *, scans: bool = False, closings: int = 0) -> Work:
-        """What a running join counted; `scans`: one over circular buffers, which counts what it scans as `probed`.
+    def counted(cls, counters: Mapping[str, float], *, scans: bool = False, punctuations: int = 0) -> Work:
+        """Work from the counters of a running join; `scans`: its `probed` are scanned tuples (circular buffers).
 
-        A join that does not count its lookups makes one for each tuple it takes in. `closings` are those it was told.
+        A join that does not count its lookups makes one for each tuple that it accepts. `punctuations` is their number.
         """
         known = {f.name: float(counters[f.name]) for f in fields(cls) if counters.get(f.name)}
         if scans:
             known["scanned"] = known.pop("probed", 0.0)
-        taken = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)
-        return cls(**{"lookups": taken, "told": float(closings)} | known)
+        accepted = known.get("rows_in", 0.0) - counters.get("late", 0) - counters.get("null_keys", 0)
+        return cls(**{"lookups": accepted, "punctuations": float(punctuations)} | known)
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Nanoseconds of each event of `Work`, and of a batch as such.
+    """Nanoseconds of each event of `Work`, and the fixed ones of a batch.
 
-    The defaults are of no join in particular; `machine.DEFAULT` has those of each family.
+    The defaults fit no join in particular; `machine.DEFAULT` has those of each family.
     """
 
     rows_in: float = 150.0
@@ -62,9 +62,9 @@ class Constants:
     results: float = 15.0
     inserted: float = 150.0
     checked: float = 1.0
-    invalidated: float = 25.0
+    expired: float = 25.0
     purged: float = 70.0
-    told: float = 150.0
+    punctuations: float = 150.0
     bytes: float = 1.0
     levels: float = 0.0
     batch: float = 1_000_000.0
@@ -78,13 +78,13 @@ class Constants:
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> Constants:
-        """The constants that `as_dict` gave; what is not among them has its default."""
+        """The constants of an `as_dict`; a missing one has its default."""
         return cls(**{f.name: float(known[f.name]) for f in fields(cls) if f.name in known})
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a join costs in the long run."""
+    """The cost of a join in the long run."""
 
     work: Work  # per second of event time
     tuples: tuple[float, ...]  # stored, of each stream

@@ -1,4 +1,4 @@
-"""The live page of a running query, or of one that ran: ``serve("run.jsonl")``. Knows nothing of Spark."""
+"""The live page of a query, running or finished: ``serve("run.jsonl")``. Imports nothing of Spark."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from watersmeet.dashboard.event_files import follow, read_events
 from watersmeet.dashboard.feed import Feed
-from watersmeet.dashboard.files import follow, read_events
 from watersmeet.dashboard.server import PageServer
 
 
 class Dashboard:
-    """The live page of an event file, which may still grow. `url` is its address; close it, or use it in a `with`."""
+    """The live page of an event file, which may still grow, at `url`. Close it, or use it in a `with`."""
 
     def __init__(self, events: str | Path, port: int = 0) -> None:
-        read_events(events)  # says what is wrong with the file before anything is started
+        read_events(events)  # an invalid file is refused before a thread starts
         self._stop = Flag()
         self._feed = Feed()
         self._page = PageServer(self._feed, port)
@@ -29,7 +29,7 @@ class Dashboard:
         return self._page.url
 
     def wait(self) -> None:
-        """Serve until Ctrl-C, or until it is closed elsewhere."""
+        """Serve until Ctrl-C, or until another thread closes the page."""
         while not self._stop.wait(1.0):
             pass
 
@@ -52,7 +52,7 @@ class Dashboard:
 def serve(events: str | Path, *, port: int = 0) -> Dashboard:
     """Serve the live page of an event file at 127.0.0.1, at a free port unless one is given.
 
-    Works for a run that is over and for one that still writes; returns at once. The address (`url`) holds a token, and
-    nobody is answered without it.
+    Works for a finished run and for one that still writes; returns at once. The address (`url`) holds a token, and
+    requests without it are refused.
     """
     return Dashboard(events, port)

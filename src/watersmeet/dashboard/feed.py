@@ -1,13 +1,13 @@
-"""Events on their way to pages: kept for those that come later, handed to those that wait."""
+"""The events of a run, kept for pages that open later and handed to pages that wait."""
 
 from __future__ import annotations
 
 from collections import deque
 from threading import Condition
 
-from watersmeet.model.events import Event, spell
+from watersmeet.model.events import Event, to_line
 
-#: Batches that a page can be shown; of older ones the event file tells.
+#: Batches that a page can show; older ones are in the event file only.
 ROOM = 5000
 #: A numbered line.
 Numbered = tuple[int, str]
@@ -28,19 +28,19 @@ class Feed:
         with self._changed:
             self._last += 1
             kept = self._batches if event["kind"] == "batch" else self._others
-            kept.append((self._last, spell(event)))
+            kept.append((self._last, to_line(event)))
             if event["kind"] == "plan":
                 self.plan = event
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let those go who wait."""
+        """End all waits in `since`."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
     def since(self, number: int, seconds: float) -> list[Numbered]:
-        """What came after this number, in order; waits for something so long."""
+        """The lines after this number, in order; waits up to `seconds` for the first."""
         with self._changed:
             self._changed.wait_for(lambda: self._last > number or self.closed, seconds)
             return sorted(line for kept in (self._others, self._batches) for line in kept if line[0] > number)

@@ -9,7 +9,7 @@ from typing import Any
 
 from watersmeet.model.events import Event
 
-#: Of a family: what it is called, counter or gauge, and what it says.
+#: The metric families: name, type (counter or gauge), help text.
 FAMILIES = {
     "watersmeet_up": ("gauge", "1 while the query runs, 0 after it has ended."),
     "watersmeet_batches_total": ("counter", "Batches."),
@@ -17,11 +17,11 @@ FAMILIES = {
     "watersmeet_batch_seconds": ("gauge", "Time of the last batch."),
     "watersmeet_shard_seconds_total": ("counter", "Time of the slowest shard of each batch, by part."),
     "watersmeet_spark_seconds_total": ("counter", "Time of batches as Spark divides it; parts contain each other."),
-    "watersmeet_rows_total": ("counter", "Rows that came, by stream."),
-    "watersmeet_results_total": ("counter", "Rows that came out."),
+    "watersmeet_rows_total": ("counter", "Input rows, by stream."),
+    "watersmeet_results_total": ("counter", "Output rows."),
     "watersmeet_late_rows_total": ("counter", "Rows that came too late to be joined, by stream."),
-    "watersmeet_violating_rows_total": ("counter", "Rows against a punctuation of their own stream, by stream."),
-    "watersmeet_left_tuples_total": ("counter", "Tuples that left the state or did not stay in it, by reason."),
+    "watersmeet_violating_rows_total": ("counter", "Rows that violate a punctuation of their own stream, by stream."),
+    "watersmeet_left_tuples_total": ("counter", "Tuples evicted from the state or never stored, by reason."),
     "watersmeet_state_tuples": ("gauge", "Tuples in the state after the last batch, by stream."),
     "watersmeet_state_predicted_tuples": ("gauge", "Tuples that the cost model expects in the state, by stream."),
     "watersmeet_state_bytes": ("gauge", "Bytes of the state after the last batch, by stream."),
@@ -29,7 +29,7 @@ FAMILIES = {
     "watersmeet_newest_timestamp_seconds": ("gauge", "Newest event time of a stream, in seconds since 1970."),
     "watersmeet_scrambling_factor": (
         "gauge",
-        "Rows that a stream may come behind its sorted place, as the join goes by.",
+        "Rows that a stream may come behind its sorted place, as the join assumes.",
     ),
     "watersmeet_shard_skew": ("gauge", "Rows of the fullest shard over the mean of the shards, in the last batch."),
 }
@@ -67,7 +67,7 @@ class Metrics:
         self._lock = Lock()
 
     def take(self, event: Event) -> None:
-        """Add an event up. A query that starts again goes on under its label: its name, or its id."""
+        """Add an event to the sums. A query that restarts keeps its label: its name, or its id."""
         with self._lock:
             match event["kind"]:
                 case "started":
@@ -89,17 +89,17 @@ class Metrics:
         return self._queries.setdefault(label, _Query(label, {}))
 
     def _lines(self) -> Iterator[str]:
-        for family, (kind, says) in FAMILIES.items():
+        for family, (kind, description) in FAMILIES.items():
             samples = [s for q in self._queries.values() for s in q.samples.get(family, {}).items()]
             if samples:
-                yield f"# HELP {family} {says}"
+                yield f"# HELP {family} {description}"
                 yield f"# TYPE {family} {kind}"
             for labels, value in samples:
-                spelled = ",".join(f'{name}="{escaped(text)}"' for name, text in labels)
-                yield f"{family}{{{spelled}}} {value!r}"
+                pairs = ",".join(f'{name}="{escaped(text)}"' for name, text in labels)
+                yield f"{family}{{{pairs}}} {value!r}"
 
 
-#: Of a stream: a family, what of the event it shows, and whether that is summed or replaced.
+#: The families of a stream: the value it takes from an event, and whether values are summed or replaced.
 STREAM: dict[str, tuple[Callable[[Mapping[str, Any]], float | None], bool]] = {
     "watersmeet_rows_total": (lambda s: s["rows_in"], True),
     "watersmeet_late_rows_total": (lambda s: s["late"], True),
@@ -135,5 +135,5 @@ def _batch(query: _Query, event: Event) -> None:
 
 
 def escaped(text: str) -> str:
-    """A label's value between its quotes."""
+    """A label's value, escaped for its quotes."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,7 +1,7 @@
-"""The live page over HTTP: on this machine only, for those who have its address with the token in it.
+"""The live page over HTTP: on this machine only, at an address that contains a token. Metrics, also on other addresses.
 
-A page of another site, or a name that was made to point here, must neither see nor steer anything: the token is the
-first part of every path, `Host` has to be a name of this machine, and an `Origin` has to be the page's own.
+A page of another site, or a foreign name that resolves to this machine, gets no data: the token is the first part of
+every path, `Host` must be a name of this machine, and an `Origin` must be the page's own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
+import socket
 from abc import ABC, abstractmethod
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,8 +25,9 @@ from watersmeet.errors import WatersmeetError
 
 log = logging.getLogger("watersmeet")
 
-#: Names of this machine, as a browser spells them.
-HERE = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK = "127.0.0.1"
+#: Names of this machine in the `Host` header.
+HERE = (LOOPBACK, "localhost", "[::1]")
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = "default-src 'none'; {}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 PAGE_POLICY = POLICY.format("script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'")
@@ -37,7 +39,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: Pages that may listen at a time, seconds after which a silent one is told that all is well, and to read a request.
+#: Pages connected at a time; seconds between two heartbeats to an idle page; seconds to read a request.
 LISTENERS, BEAT, PATIENCE = 32, 15.0, 30
 
 
@@ -45,19 +47,23 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A reader that has gone is no event, and a log of what it asked would hold the token."""
+        """A closed connection is no error, and a log of the request would hold the token."""
         log.debug("a request ended early", exc_info=True)
 
 
-class Server:
-    """Serves in threads of its own until it is closed."""
+class _Http6(_Http):
+    address_family = socket.AF_INET6
 
-    def __init__(self, handler: type[Handler], port: int) -> None:
+
+class Server:
+    """An HTTP server in threads of its own, until it is closed."""
+
+    def __init__(self, handler: type[Handler], port: int, host: str = LOOPBACK) -> None:
         try:
-            self._http = _Http(("127.0.0.1", port), handler)
+            self._http = (_Http6 if ":" in host else _Http)((host, port), handler)
         except (OSError, OverflowError) as error:
             raise WatersmeetError(
-                f"port {port} of 127.0.0.1 cannot be listened on: {error}.",
+                f"port {port} of {host} cannot be listened on: {error}.",
                 hint="give another port, or 0 for one that is free.",
             ) from error
         self._thread = Thread(target=self._http.serve_forever, args=(0.1,), daemon=True, name="watersmeet-http")
@@ -74,7 +80,7 @@ class Server:
 
 
 class Handler(ABC, BaseHTTPRequestHandler):
-    """What both servers share: they answer GET from this machine, and say nothing of themselves."""
+    """The common part of both servers: GET from this machine only, no version in the headers."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "watersmeet", ""
@@ -82,18 +88,19 @@ class Handler(ABC, BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            if self._from_here():
+            if self.allowed():
                 self.answer(urlsplit(self.path).path)
             else:
-                self.refuse(HTTPStatus.FORBIDDEN, "only pages of this machine may ask")
+                self.refuse(HTTPStatus.FORBIDDEN, "only requests from this machine are answered")
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
-            self.close_connection = True  # the reader has gone
+            self.close_connection = True  # the client has closed it
 
     @abstractmethod
     def answer(self, path: str) -> None:
         """Answer a request for this path."""
 
-    def _from_here(self) -> bool:
+    def allowed(self) -> bool:
+        """Whether the request comes from this machine, and not from a page of another site."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return name in HERE and origin in (None, f"http://{host}")
@@ -119,11 +126,11 @@ class Handler(ABC, BaseHTTPRequestHandler):
             self.send_header(name, value)
 
     def log_message(self, format: str, *args: object) -> None:
-        """A log would hold the token."""
+        """Log nothing: a log would hold the token."""
 
 
 class PageServer:
-    """The live page of a feed. `url` has the token; whoever knows it may look."""
+    """The live page of a feed. `url` contains the token that gives access."""
 
     def __init__(self, feed: Feed, port: int = 0, token: str | None = None) -> None:
         self.feed = feed
@@ -149,9 +156,9 @@ class PageServer:
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def stream(self, to: Handler) -> None:
-        """Send all events, then those that come; a page that was here before tells where to go on."""
+        """Send all events, then new ones as they come; a page that reconnects continues after its `Last-Event-ID`."""
         if not self._room.acquire(blocking=False):
-            to.refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{LISTENERS} pages listen already")
+            to.refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{LISTENERS} pages are connected already")
             return
         try:
             to.close_connection = True
@@ -163,7 +170,7 @@ class PageServer:
                 lines = self.feed.since(last, BEAT)
                 for last, line in lines:
                     to.wfile.write(f"id: {last}\ndata: {line}\n\n".encode())
-                to.wfile.write(b": all is well\n\n" if not lines else b"event: caught-up\ndata: {}\n\n")
+                to.wfile.write(b": heartbeat\n\n" if not lines else b"event: caught-up\ndata: {}\n\n")
                 to.wfile.flush()
         finally:
             self._room.release()
@@ -176,7 +183,7 @@ def _page_handler(page: PageServer) -> type[Handler]:
             if not page.knows(token):
                 self.refuse(HTTPStatus.NOT_FOUND, "the address lacks the token that was printed with it")
             elif not path.removeprefix(f"/{token}"):
-                self.send_response(HTTPStatus.MOVED_PERMANENTLY)  # what the page names is relative to its folder
+                self.send_response(HTTPStatus.MOVED_PERMANENTLY)  # links of the page are relative to its folder
                 self.send_header("Location", f"/{token}/")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -198,15 +205,22 @@ def _assets() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES}
 
 
-#: The page itself, by name: no path of a request reaches the disk.
+#: The files of the page, by name. They are in memory: no path of a request reaches the disk.
 ASSETS = _assets()
 
 
 class MetricsServer:
-    """Prometheus' text at `/metrics`, for a collector on this machine."""
+    """Prometheus' text at `/metrics`, for a collector on this machine, or on any that reaches the given address."""
 
-    def __init__(self, metrics: Metrics, port: int = 0) -> None:
+    def __init__(self, metrics: Metrics, address: int | str = 0) -> None:
+        host, port = _host_and_port(address)
+        self._host = f"[{host}]" if ":" in host else host
+        here = self._host in HERE
+
         class MetricsHandler(Handler):
+            def allowed(self) -> bool:
+                return super().allowed() if here else "Origin" not in self.headers
+
             def answer(self, path: str) -> None:
                 if path == "/metrics":
                     self._head(HTTPStatus.OK, "text/plain; version=0.0.4", POLICY.format("sandbox"))
@@ -217,11 +231,22 @@ class MetricsServer:
                 else:
                     self.refuse(HTTPStatus.NOT_FOUND, "metrics are at /metrics")
 
-        self._server = Server(MetricsHandler, port)
+        self._server = Server(MetricsHandler, port, host)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.port}/metrics"
+        return f"http://{self._host}:{self._server.port}/metrics"
 
     def close(self) -> None:
         self._server.close()
+
+
+def _host_and_port(address: int | str) -> tuple[str, int]:
+    """A port of this machine, or ``host:port`` (``[host]:port`` for IPv6)."""
+    host, _, port = str(address).rpartition(":")
+    if not port.isdecimal() or (isinstance(address, str) and ":" in address and not host):
+        raise WatersmeetError(
+            f"`prometheus` is {address!r}; it is a port of {LOOPBACK}, or an address and a port.",
+            hint='prometheus=9108, or prometheus="0.0.0.0:9108" if other machines are to read the metrics.',
+        )
+    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)

@@ -18,12 +18,12 @@ try:
     import typer
     from rich.console import Console
 
-    from watersmeet.demo import report, view
+    from watersmeet.demo import run_report, view
 except ImportError as error:
     raise MissingExtraError(f"the demo needs {error.name}.", hint='pip install "watersmeet[demo]"') from error
 
 import watersmeet as wm
-from watersmeet.demo.house import Demo
+from watersmeet.demo.auction_demo import Demo
 from watersmeet.monitoring import Monitor
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -37,7 +37,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for the picture of the state.")] = Path("demo-output"),
     ui: Annotated[bool, typer.Option("--ui", help="Serve the live page too; its events are kept in OUT.")] = False,
 ) -> None:
-    """Join a stream of auctions with the stream of their bids and watch what the join has to remember."""
+    """Join a stream of auctions with the stream of their bids and watch the size of the join's state."""
     console = Console(highlight=False)
     demo = Demo(seconds=seconds, rate=rate, seed=seed)
     interrupted = threading.Event()
@@ -48,8 +48,8 @@ def main(
         try:
             joined = demo.joined(spark)
             with _page(joined, out, console) if ui else nullcontext() as page:
-                run = view.watch(demo, demo.start(joined, Path(folder)), interrupted, console)
-                report.show(console, demo, run, demo.results(spark, Path(folder)), out)
+                run = view.watch(demo, lambda: demo.start(joined, Path(folder)), interrupted, console)
+                run_report.show(console, demo, run, demo.results(spark, Path(folder)), out)
                 stopped = interrupted.is_set()
                 if page is not None and not stopped:
                     console.print(f"\nThe live page stays until Ctrl-C: {page.url}")
@@ -71,18 +71,18 @@ def _page(joined: wm.Joined, out: Path, console: Console) -> Monitor:
 
 
 def _on_ctrl_c(interrupted: threading.Event) -> None:
-    """Note the first Ctrl-C and let the batch finish (Spark would cancel its jobs); the second one ends at once."""
+    """The first Ctrl-C sets `interrupted` and lets the batch finish (Spark would cancel it); the second ends."""
 
-    def note(number: int, stack: FrameType | None) -> None:
+    def on_first(number: int, stack: FrameType | None) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, on_first)
 
 
 @contextmanager
 def _quiet(log: Path) -> Iterator[None]:
-    """What is started in here writes its standard error to a file: Spark's log lines would tear the live view."""
+    """Send the standard error of processes started inside to a file: Spark's log lines would break the live view."""
     kept = os.dup(2)
     try:
         with log.open("wb") as file:

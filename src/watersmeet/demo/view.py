@@ -1,7 +1,8 @@
-"""The live view: a few numbers and how the state has gone."""
+"""The live view: a few numbers, and the size of the state over time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.demo.house import WINDOW, Demo
-from watersmeet.demo.measuring import Run
+from watersmeet.demo.auction_demo import WINDOW, Demo
+from watersmeet.demo.batch_history import Run
+from watersmeet.spark.pipelines.restart import patiently
 from watersmeet.workload import SECOND
 
 if TYPE_CHECKING:
@@ -25,9 +27,15 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 
 
-def watch(demo: Demo, query: StreamingQuery, interrupted: Event, console: Console) -> Run:
-    """Follow the query until it has read everything, or until the end of the batch in which Ctrl-C came; stop it."""
+def watch(demo: Demo, start: Callable[[], StreamingQuery], interrupted: Event, console: Console) -> Run:
+    """Start the query and follow it to its end. If a busy machine makes it fail, it restarts and the run continues."""
     run = Run()
+    patiently(lambda: _follow(demo, start(), run, interrupted, console), console.print, interrupted)
+    return run
+
+
+def _follow(demo: Demo, query: StreamingQuery, run: Run, interrupted: Event, console: Console) -> None:
+    """Show the query until it has read everything, or until the end of the batch in which Ctrl-C came; then stop it."""
     with Live(frame(demo, run), console=console, refresh_per_second=8) as live:
         while not demo.finished(run):
             stopping, seen = interrupted.is_set(), len(run.batches)
@@ -38,7 +46,6 @@ def watch(demo: Demo, query: StreamingQuery, interrupted: Event, console: Consol
             if len(run.batches) > seen and stopping:
                 break
         query.stop()
-    return run
 
 
 def frame(demo: Demo, run: Run, *, stopping: bool = False) -> RenderableType:
@@ -75,7 +82,7 @@ def sparkline(values: list[int], width: int = WIDTH) -> str:
 
 
 def as_bytes(count: int) -> str:
-    """A number of bytes for people.
+    """A number of bytes with its unit.
 
     >>> as_bytes(999), as_bytes(1_234_567)
     ('999 B', '1.2 MB')

@@ -1,85 +1,104 @@
-"""The operators by name. One operator, one file; all of them compute the same results (`reference` says which)."""
+"""The registry of algorithms. One operator, one file; all of them compute the results that `reference` defines.
+
+A new operator needs a file, a line here, a cost model and a page in docs/operators; a test lists what is missing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
-from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any
 
-from watersmeet.errors import QueryError
-from watersmeet.joins.eager import EagerJoin
+from watersmeet.errors import QueryError, nearest
+from watersmeet.joins.algorithm import Algorithm, Join, Operator, from_json
+from watersmeet.joins.asof_join import AsofJoin
+from watersmeet.joins.band import BandJoin
+from watersmeet.joins.baselines.eager import EagerJoin
+from watersmeet.joins.baselines.hybrid import HybridJoin
+from watersmeet.joins.baselines.lazy import LazyJoin
+from watersmeet.joins.baselines.naive_multiway import NaiveMultiwayJoin
+from watersmeet.joins.baselines.nested_loop import NestedLoopJoin
+from watersmeet.joins.baselines.windowed_hash import WindowedHashJoin
 from watersmeet.joins.general_lazy import GeneralLazyJoin
 from watersmeet.joins.hash_join import HashJoin
-from watersmeet.joins.hybrid import HybridJoin
-from watersmeet.joins.lazy import LazyJoin
-from watersmeet.joins.naive_multiway import NaiveMultiwayJoin
-from watersmeet.joins.nested_loop import NestedLoopJoin
 from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin
-from watersmeet.joins.running import RunningJoin
-from watersmeet.joins.windowed_hash import WindowedHashJoin
-from watersmeet.joins.wo_join import WOJoin
+from watersmeet.joins.theta import ThetaJoin
+from watersmeet.joins.wo_join.operator import WOJoin
 from watersmeet.model.queries import JoinQuery
-from watersmeet.state.arrays import Arrays
 
+__all__ = [
+    "REGISTRY",
+    "Algorithm",
+    "AsofJoin",
+    "BandJoin",
+    "EagerJoin",
+    "GeneralLazyJoin",
+    "HashJoin",
+    "HybridJoin",
+    "Join",
+    "LazyJoin",
+    "NaiveMultiwayJoin",
+    "NestedLoopJoin",
+    "Operator",
+    "PJoin",
+    "PWJoin",
+    "ThetaJoin",
+    "WOJoin",
+    "WindowedHashJoin",
+    "named",
+    "plan",
+    "stored",
+]
 
-class Join(Protocol):
-    """A join as data; `start` sets it to work."""
-
-    @property
-    def query(self) -> JoinQuery: ...
-
-    def start(self, arrays: Arrays | None = None) -> RunningJoin[Any]: ...
-
-
-JOINS: dict[str, type[Any]] = {
-    "hash": HashJoin,
-    "nested_loop": NestedLoopJoin,
-    "windowed_hash": WindowedHashJoin,
-    "pjoin": PJoin,
-    "pwjoin": PWJoin,
-    "naive_multiway": NaiveMultiwayJoin,
-    "eager": EagerJoin,
-    "lazy": LazyJoin,
-    "general_lazy": GeneralLazyJoin,
-    "hybrid": HybridJoin,
-    "wo_join": WOJoin,
+#: Every algorithm, by its name.
+REGISTRY: dict[str, type[Algorithm[Any]]] = {
+    kind.traits.name: kind
+    for kind in (
+        HashJoin,
+        NestedLoopJoin,
+        WindowedHashJoin,
+        PJoin,
+        PWJoin,
+        NaiveMultiwayJoin,
+        EagerJoin,
+        LazyJoin,
+        GeneralLazyJoin,
+        HybridJoin,
+        WOJoin,
+        ThetaJoin,
+        BandJoin,
+        AsofJoin,
+    )
 }
 
-#: Those of two to eight streams. They hear punctuations, as PWJoin and PJoin do.
-MULTIWAY = (NaiveMultiwayJoin, EagerJoin, LazyJoin, GeneralLazyJoin, HybridJoin)
-_LISTENING = (PWJoin, *MULTIWAY)
 
-
-def listens(join: Join) -> bool:
-    """Whether a join hears punctuations about keys; one that holds tuples back does not."""
-    return isinstance(join, _LISTENING) or (isinstance(join, WOJoin) and join.strategy == "none")
-
-
-def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join:
-    """The join that a name and its options ask for. `hash` with `buckets` is the windowed hash join."""
-    if algorithm not in JOINS:
-        raise QueryError(f'`algorithm` is "{algorithm}"; known are {", ".join(JOINS)}.', hint=_near(algorithm, JOINS))
-    kind = JOINS["windowed_hash" if algorithm == "hash" and options else algorithm]
-    known = [f.name for f in fields(kind) if f.name != "query"]
+def named(name: str, **options: Any) -> Algorithm[Any]:
+    """The algorithm of a name, with its options. `hash` with `buckets` is the windowed hash join."""
+    if name not in REGISTRY:
+        raise QueryError(f'`algorithm` is "{name}"; known are {", ".join(REGISTRY)}.', hint=_near(name, REGISTRY))
+    kind = REGISTRY["windowed_hash" if name == "hash" and options else name]
+    known = [f.name for f in kind.option_fields()]
     for option in options:
         if option not in known:
             takes = f"takes {', '.join(known)}" if known else "takes no options"
-            raise QueryError(f'`{option}` is no option of "{algorithm}"; it {takes}.', hint=_near(option, known))
+            raise QueryError(f'`{option}` is no option of "{name}"; it {takes}.', hint=_near(option, known))
     if kind is WindowedHashJoin and "buckets" not in options:
         raise QueryError(
-            f'"{algorithm}" needs `buckets` here; what {", ".join(options) or "it"} is about are buckets.',
+            f'"{name}" needs `buckets` here; what {", ".join(options) or "it"} is about are buckets.',
             hint='give buckets=, or take "hash" without options: one bucket per key, nothing stale.',
         )
-    join: Join = kind(query, **options)
-    return join
+    return kind(**options)
 
 
-def name_of(join: Join) -> str:
-    """The name by which a join is asked for."""
-    return next(name for name, kind in JOINS.items() if type(join) is kind)
+def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join[Any]:
+    """The query, run by the algorithm of a name, with its options."""
+    return Join(query, named(algorithm, **options))
 
 
-def _near(word: str, known: Any) -> str | None:
-    close = get_close_matches(word, known, 1)
-    return f"did you mean `{close[0]}`?" if close else None
+def stored(description: dict[str, Any]) -> Algorithm[Any]:
+    """The algorithm that `Algorithm.describe` described."""
+    return REGISTRY[description["name"]](**{name: from_json(v) for name, v in description["options"].items()})
+
+
+def _near(name: str, known: Any) -> str | None:
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else None

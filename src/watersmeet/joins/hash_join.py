@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import QueryError
-from watersmeet.joins.running import RunningJoin, check_windows
+from watersmeet.joins import pairs
+from watersmeet.joins.algorithm import Algorithm, Traits
+from watersmeet.joins.base import RunningJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
@@ -18,7 +19,7 @@ from watersmeet.state.value_lists import ValueLists
 
 
 @dataclass(frozen=True, slots=True)
-class HashJoin:
+class HashJoin(Algorithm["RunningHashJoin"]):
     """Two streams, a window each, any disorder within the delays.
 
     ::
@@ -27,28 +28,28 @@ class HashJoin:
         b ──► probe A ──► insert B        state B: tuples of b that a later a may match
 
     Emits   (a, b) with a.key = b.key and  -Ta <= a.ts - b.ts <= Tb, once, in the batch of the later arrival.
-    Forgets a once progress(b) > a.ts + Ta, b once progress(a) > b.ts + Tb, where progress = largest ts seen - delay.
-            (Ta = 10, progress(b) = 34: a.ts < 24 goes.)
+    Evicts  a once watermark(b) > a.ts + Ta, b once watermark(a) > b.ts + Tb; watermark = largest ts seen - delay.
+            (Ta = 10, watermark(b) = 34: a.ts < 24 expires.)
+
+    >>> HashJoin().describe()
+    {'name': 'hash', 'options': {}}
 
     References: Kang, Naughton, Viglas, Evaluating window joins over unbounded streams; Kostowski and Claypool,
     windowed hash join; Ding and Rundensteiner, PWJoin, section 4 (the lists).
     """
 
-    query: JoinQuery
+    traits: ClassVar[Traits] = Traits(
+        "hash", family="hash", preference=0, windows=("time", "interval", "tumbling", "none")
+    )
 
-    def __post_init__(self) -> None:
-        if len(self.query.streams) != 2 or self.query.how != "inner":
-            asked = f'"{self.query.how}" of {len(self.query.streams)}'
-            raise QueryError(f"the hash join computes inner joins of two streams; asked for {asked}.")
-        check_windows(self.query)
-
-    def start(self, arrays: Arrays | None = None) -> RunningHashJoin:
-        """A join with empty state, whose arrays live where `arrays` puts them."""
-        return RunningHashJoin(self.query, arrays)
+    def _start(self, query: JoinQuery, arrays: Arrays | None) -> RunningHashJoin:
+        return RunningHashJoin(query, arrays)
 
 
 class RunningHashJoin(RunningJoin[ValueLists]):
     """The join at work."""
+
+    decides_on_arrival = True
 
     def __init__(self, query: JoinQuery, arrays: Arrays | None = None) -> None:
         super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
@@ -56,27 +57,18 @@ class RunningHashJoin(RunningJoin[ValueLists]):
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
         """Evaluates the batch as one; see `RunningJoin.step`."""
         self._begin(batches)
-        # Every pair is found once: by the build side among what was stored, by the other among that and the batch.
+        # Every pair is found once: the build side probes the stored tuples, the other side those and the new ones.
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
-        self._insert(build, self.arrivals[build].which)
+        self.insert(build, self.arrivals[build].which)
         yield from self._probe(other)
         rest = self.arrivals[other]
-        self._insert(other, rest.which[rest.times[rest.which] >= self.alive_from(other)])
+        self.insert(other, rest.which[rest.times[rest.which] >= self.alive_from(other)])
         for i, stream in enumerate(self.streams):
-            self.counters.invalidated += stream.expire_before(self.alive_from(i))
+            self.counters.expired += stream.expire_before(self.alive_from(i))
             self.counters.stored += len(stream)
 
-    def _insert(self, i: int, which: np.ndarray) -> None:
-        self.streams[i].insert(self.arrivals[i], which)
-        self.counters.inserted += which.size
-
     def _probe(self, i: int) -> Iterator[pa.Table]:
-        """Results of stream i's new rows with what is stored of the other."""
-        j = 1 - i
-        own, other = self.query.streams[i], self.query.streams[j]
-        arrivals, state = self.arrivals[i], self.streams[j]
-        before = state.lists.looked_at
-        for rows, _, numbers, places in state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach):
-            yield from self._fitting(i, rows, numbers, places)
-        self.counters.probed += state.lists.looked_at - before
+        """Results of stream i's new rows with the stored tuples of the other."""
+        for rows, _, numbers, positions in pairs.probe(self, i):
+            yield from pairs.fitting(self, i, rows, numbers, positions)

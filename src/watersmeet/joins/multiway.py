@@ -1,27 +1,29 @@
-"""What running joins of several streams have in common: admission, the horizon, forgetting, the durable form."""
+"""The common part of running joins of several streams: admission, the horizon, eviction, the durable form."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import StateMismatchError
-from watersmeet.joins.agreement import Agreement
-from watersmeet.joins.counting import CountedState
-from watersmeet.joins.orders import Order, per_origin
-from watersmeet.joins.promising import PromisingJoin
-from watersmeet.joins.waiting import WaitingState
-from watersmeet.kernels import lists as kernel
+from watersmeet.joins.axis import Axis, EventTime
+from watersmeet.joins.base import RunningJoin
+from watersmeet.joins.multiway_options import Order, per_origin
+from watersmeet.joins.multiway_punctuations import MultiwayPunctuations
+from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
-from watersmeet.model.queries import JoinQuery, StreamSpec
-from watersmeet.model.windows import RowsWindow
+from watersmeet.model.queries import JoinQuery
+from watersmeet.model.windows import format_length
 from watersmeet.state.arrays import Arrays
+from watersmeet.state.durable.parts import DurablePart, Metadata
+from watersmeet.state.key_ordered import BEYOND, LAST
 from watersmeet.state.keys import Int64s
-from watersmeet.state.log import Delta, Entry
+from watersmeet.state.pending_tuples import PendingState
+from watersmeet.state.row_windows import RowWindowState
 from watersmeet.state.segments import of_any_length, pieces
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
@@ -30,97 +32,109 @@ from watersmeet.state.value_lists import ValueLists
 CHUNK = 1 << 18
 
 
-class RunningMultiway(PromisingJoin):
-    """Several streams at work. Subclasses say how a batch is evaluated; what is kept, and when it goes, stands here.
+class Evaluation(Protocol):
+    """How the results of a batch are found."""
 
-    `order` may be set between any two steps: nothing is kept but the streams' own tuples, so no result depends on it.
+    @property
+    def in_place(self) -> bool:
+        """Whether a new tuple takes the position of its stream in an order of all streams."""
+
+    def run(self, join: RunningMultiway) -> Iterator[pa.Table]:
+        """Results of the new tuples (`arrivals`) among themselves and with stored tuples; inserts the new ones."""
+
+
+class RunningMultiway(RunningJoin[ValueLists]):
+    """A join of several streams at work. The evaluation finds results; this class stores and evicts tuples.
+
+    `order` may be set between any two steps: only the streams' own tuples are stored, so no result depends on it.
     """
-
-    in_place = False  # whether one order of all streams has a new tuple stand where its stream does
 
     def __init__(
         self,
         query: JoinQuery,
+        evaluation: Evaluation,
         order: Order | None = None,
         every: int | None = None,
         expiration: int | None = None,
         max_matches_per_row: int | None = None,
         arrays: Arrays | None = None,
+        axis: Axis | None = None,
     ) -> None:
-        self.own: list[StreamState[ValueLists]] = [
-            self._state(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)
-        ]
-        self.counted = [s for s in self.own if isinstance(s, CountedState)]
+        self.axis = axis or EventTime()
+        self.own = [self.axis.state(i, s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)]
+        self.counted = [s for s in self.own if isinstance(s, RowWindowState)]
         self.every = every or 0
         self.expiration = expiration or 0
         self.max_matches = max_matches_per_row
         self.waits = bool(self.counted or every)
         self.waiting = [
-            WaitingState(s, ValueLists(f"{i}.waiting", arrays)) for i, s in enumerate(query.streams) if self.waits
+            PendingState(s, ValueLists(f"{i}.waiting", arrays)) for i, s in enumerate(query.streams) if self.waits
         ]
         super().__init__(query, [*self.own, *self.waiting])
+        self.evaluation = evaluation
         self.order = order
-        self.agreement = Agreement(query, self.own, self.waiting)
-        self.promises = self.agreement.promises
+        self.punctuations = MultiwayPunctuations(
+            query, self.own, self.waiting, may_drop_closed_keys=self.axis.may_drop_closed_keys(query)
+        )
+        self.punctuation_sets = self.punctuations.punctuation_sets
         self._unkeyed: list[Int64s] = []
-
-    def _state(self, spec: StreamSpec, lists: ValueLists) -> StreamState[ValueLists]:
-        """An empty state of one stream."""
-        return (CountedState if isinstance(spec.window, RowsWindow) else StreamState)(spec, lists)
 
     @property
     def order(self) -> tuple[tuple[int, ...], ...]:
-        """The order in which the combinations of new tuples are found, for each stream that these may come from."""
+        """For each stream, the order in which its new tuples meet the streams."""
         return self._order
 
     @order.setter
     def order(self, order: Order | None) -> None:
-        self._order = per_origin(order, len(self.query.streams), in_place=self.in_place)
+        self._order = per_origin(order, len(self.query.streams), in_place=self.evaluation.in_place)
 
     # ------------------------------------------------------------ a batch
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
-        self.violations = []
-        self.agreement.begin()
+        self.punctuations.begin()
         self._unkeyed = []
         self._begin(batches)
         if self.waits:
-            self.agreement.keep_apart()
+            self.punctuations.keep_apart()
             self._release()
         for i in range(len(self.own)):
             self._drop_dead(i, self.arrivals[i])
-        effects = self.agreement.take_effect(self.progress)
-        yield from self._evaluate()
+        effects = self.punctuations.take_effect(self.watermarks)
+        yield from self.evaluation.run(self)
+        self.axis.evaluated(self)
         touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
-        self.counters.purged += self.agreement.settle(effects, touched)
-        self.agreement.trim()
-        self.announced, self.announced_ranges = self.agreement.announced, self.agreement.announced_ranges
-        self.counters.announced = sum(rows.num_rows for rows in self.announced)
-        self.counters.announced_ranges = len(self.announced_ranges)
-        self.counters.closings = sum(p.remembered for p in self.promises)
-        self.counters.stored = sum(map(len, self.streams))
+        self.counters.purged += self.punctuations.settle(effects, touched)
+        self.punctuations.trim()
+        self.axis.finish(self)
+        self.propagated, self.propagated_ranges = self.punctuations.propagated, self.punctuations.propagated_ranges
+        self.counters.propagated = sum(rows.num_rows for rows in self.propagated)
+        self.counters.propagated_ranges = len(self.propagated_ranges)
+        self.counters.closed_keys = sum(p.retention.remembered for p in self.punctuation_sets)
+        n = len(self.own)
+        self.counters.stored = sum(self.count(i % n, len(stream)) for i, stream in enumerate(self.streams))
         self.counters.stale = sum(map(self._stale, range(len(self.own)))) if self.expiration else 0
 
-    @abstractmethod
-    def _evaluate(self) -> Iterator[pa.Table]:
-        """Results of the new tuples (`arrivals`) among themselves and with what is stored; inserts them."""
+    def _begin(self, batches: Sequence[Batch]) -> None:
+        super()._begin(self.axis.usable_punctuations(batches))
+        self.axis.begin(self, batches)
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         arrivals = super()._admit(i, batch)
-        self._unkeyed.append(np.flatnonzero((arrivals.times >= self.progress[i]) & ~arrivals.keys.valid))
+        self._unkeyed.append(np.flatnonzero((arrivals.times >= self.watermarks[i]) & ~arrivals.keys.valid))
+        self.axis.admit(self, i, batch, arrivals)
         return arrivals
 
     def _release(self) -> None:
-        """Let tuples before the horizon take part, those of earlier batches included; the others wait."""
+        """Release the tuples before the horizon, those of earlier batches included; the others stay pending."""
         came, self.arrivals = self.arrivals, []
         waiting = []
         for i, (new, state, wait) in enumerate(zip(came, self.own, self.waiting, strict=True)):
             which = new.which
-            if isinstance(state, CountedState) and not state.window.per_key:
-                which = np.union1d(which, self._unkeyed[i])  # they count
+            if isinstance(state, RowWindowState) and not state.window.per_key:
+                which = np.union1d(which, self._unkeyed[i])  # rows without a key count, too
             ready = new.times[which] < self.horizon
             released = pa.concat_batches([new.rows.take(pa.array(which[ready])), *wait.release(self.horizon)])
-            if isinstance(state, CountedState):
+            if isinstance(state, RowWindowState):
                 self.arrivals.append(state.in_order(released))
             else:
                 times, keys = state.read(released)
@@ -130,57 +144,53 @@ class RunningMultiway(PromisingJoin):
         self.arrivals += waiting
 
     def _drop_dead(self, i: int, arrivals: Arrivals) -> None:
-        """Tuples of keys that are finished go unread."""
-        if not self.agreement.silent:
-            dead = self.agreement.dead(i, arrivals.which, arrivals.keys)
+        """Drop new tuples of finished keys."""
+        if not self.punctuations.empty:
+            dead = self.punctuations.dead(i, arrivals.which, arrivals.keys)
             self.counters.dead += int(np.count_nonzero(dead))
             arrivals.which = arrivals.which[~dead]
 
-    def _insert(self, i: int, which: Int64s) -> None:
-        self.own[i].insert(self.arrivals[i], which)
-        self.counters.inserted += which.size
-
-    def _limits(self, i: int, which: Int64s) -> Int64s:
-        """The last instants at which these rows of the batch are in their window."""
+    def limits(self, i: int, which: Int64s) -> Int64s:
+        """The last instant at which each of these rows of the batch is in its window."""
         state = self.own[i]
-        if isinstance(state, CountedState):
+        if isinstance(state, RowWindowState):
             return state.limits(which)
         return self.arrivals[i].times[which] + self.reach(i)
 
-    def _table(self, slots: Sequence[Int64s]) -> pa.Table:
-        """Combinations of stored tuples, the new ones of the batch among them; a slot of every stream each."""
+    def table(self, slots: Sequence[Int64s]) -> pa.Table:
+        """Combinations of stored tuples, the new ones included, as a table; `slots` has those of each stream."""
         columns: list[pa.ChunkedArray] = []
         for j, mine in enumerate(slots):
-            columns += self.own[j].take(mine, self._wanted(j)).columns
+            columns += self.own[j].take(mine, self.wanted(j)).columns
         return pa.table(columns, names=self.query.schema.names)
 
-    def _wanted(self, j: int) -> list[str]:
-        """Columns that stream j gives to a result; key values are those of the first stream's tuple."""
+    def wanted(self, j: int) -> list[str]:
+        """Columns of a result that come from stream j; key values are those of the first stream's tuple."""
         spec = self.query.streams[j]
         return [*spec.key, *spec.payload] if j == 0 else list(spec.payload)
 
-    def _widths(self, slots: Sequence[Int64s]) -> Int64s:
-        """Bytes of such combinations in columns of any length."""
+    def widths(self, slots: Sequence[Int64s]) -> Int64s:
+        """Bytes of these combinations in columns of variable width."""
         out = np.zeros(slots[0].size, np.int64)
         for j, mine in enumerate(slots):
-            out += self.own[j].widths(mine, self._wanted(j))
+            out += self.own[j].widths(mine, self.wanted(j))
         return out
 
-    def _fitting_rows(
+    def fitting_rows(
         self,
         rows: Int64s,
         given: Int64s,
         made: Callable[[Int64s], pa.Table],
         wide: Callable[[Int64s], Int64s],
     ) -> Iterator[pa.Table]:
-        """Results among combinations: those for which the predicate is true, and of each new row its share of them.
+        """Combinations that are results: the predicate holds, and their new row is within `max_matches_per_row`.
 
-        `rows` has the new row of each combination, `given` how many results each row has had; `made` makes a table of
-        combinations by their places, and `wide` says how many bytes they will take there, in columns of any length.
+        `rows` has the new row of each combination, `given` the number of results of each row so far. `made` makes a
+        table of the combinations at some positions, `wide` gives their bytes in columns of variable width.
         """
         kept = np.arange(rows.size)
         where = self.query.where
-        if where is None and self.max_matches is not None:  # then most need not be made
+        if where is None and self.max_matches is not None:  # most combinations need not be made then
             kept = kept[self._within_bound(rows, given)]
         if not kept.size:
             return
@@ -197,7 +207,7 @@ class RunningMultiway(PromisingJoin):
                 yield table
 
     def _within_bound(self, rows: Int64s, given: Int64s) -> Int64s:
-        """Places of results that come out: the first of each row, as long as it has not had its share (`given`)."""
+        """Positions of the results to emit: the first of each row, up to the bound; `given` counts them."""
         assert self.max_matches is not None, "there is a bound"
         by_row = np.argsort(rows, kind="stable")
         some, first, counts = np.unique(rows[by_row], return_index=True, return_counts=True)
@@ -208,72 +218,85 @@ class RunningMultiway(PromisingJoin):
         self.counters.suppressed += int(rows.size - kept.size)
         return kept
 
-    # ------------------------------------------------------------ forgetting
+    # ------------------------------------------------------------ eviction
 
     @property
     def horizon(self) -> int:
-        """Combinations come out once their newest tuple stands before this; tuples from here on wait.
+        """Combinations are emitted once their newest tuple is before this; tuples from here on are pending.
 
-        Rows can be counted as far as their stream's progress. A lazy join goes from one multiple of its interval to
-        the next. (every = 10, progress 34 and 47: 30.)
+        Rows can be counted up to the watermark of their stream. A lazy join goes from one multiple of its interval to
+        the next. (every = 10, watermarks 34 and 47: 30.)
         """
-        known = min([AFTER_ALL, *(p for p, s in zip(self.progress, self.own, strict=True) if s in self.counted)])
+        known = min([AFTER_ALL, *(p for p, s in zip(self.watermarks, self.own, strict=True) if s in self.counted)])
         if self.every:
-            known = min(known, *self.progress)
+            known = min(known, *self.watermarks)
             if BEFORE_ALL < known < AFTER_ALL:
                 known -= known % self.every
         return known
 
     def bound(self, i: int) -> int:
-        """No tuple that other streams than i are yet to bring, or that waits, is older than this."""
-        return min(min(p, self.horizon) for j, p in enumerate(self.progress) if j != i)
+        """Lower bound of the positions of pending tuples and of tuples to come, in all streams but i."""
+        return self.axis.bound(self, i)
 
     def alive_from(self, i: int) -> int:
-        """As for every join; and tuples that wait have gone when the horizon is past them."""
+        """As for every join; pending tuples (streams from `len(own)` on) are alive from the horizon on."""
         if i >= len(self.own):
             return self.horizon
         return self.bound(i) - self.reach(i)
 
     def reach(self, i: int) -> int:
-        """How far before the newest tuple of a combination one of stream i may stand."""
-        return self.query.streams[i].window.reach
+        """Largest distance of a tuple of stream i before the last tuple of its combination."""
+        return self.axis.reach(self, i)
 
-    def output_progress(self) -> int:
-        return min(*self.progress, self.horizon)
+    def output_watermark(self) -> int:
+        return min(self.reached())
 
     def reached(self) -> list[int]:
-        return [min(p, self.horizon) for p in self.progress]
+        return self.axis.reached(self)
+
+    def measured(self) -> dict[str, Any]:
+        return super().measured() | self.axis.measured()
 
     def _expire(self, i: int) -> Int64s:
-        """Drop what has left its window; the closed keys that thereby lost their last tuple."""
+        """Expire tuples of stream i; returns the nodes of closed keys that lose their last tuple."""
         stream, before = self.own[i], self.bound(i)
+        if before > LAST:
+            return self._expire_all(i, stream)
         if self.expiration and before < AFTER_ALL:
             before -= before % self.expiration
-        if isinstance(stream, CountedState):
+        if isinstance(stream, RowWindowState):
             count, emptied = stream.expire_limits(before)
-            self.counters.invalidated += count
+            self.counters.expired += self.count(i, count)
             return emptied
         before -= self.reach(i)
-        if not stream.lists.closings:
-            self.counters.invalidated += stream.expire_before(before)
+        if not stream.lists.closed_keys:
+            self.counters.expired += self.count(i, stream.expire_before(before))
             return np.empty(0, np.int64)
         gone, emptied = stream.lists.expire(before, stream.segments.left, ring=True)
-        self.counters.invalidated += int(gone.size)
+        self.counters.expired += int(gone.size)
         return emptied
+
+    def _expire_all(self, i: int, stream: StreamState[ValueLists]) -> Int64s:
+        """Expire all tuples; returns the nodes of closed keys that lose their last tuple."""
+        lists = stream.lists
+        nodes = np.unique(lists.lists.node[lists.living()]).astype(np.int64)
+        self.counters.expired += self.count(i, stream.expire_before(BEYOND))
+        closed: Int64s = nodes[lists.lists.mark[nodes] == kernel.CLOSED]
+        return closed
 
     def _stale(self, i: int) -> int:
         """Stored tuples that have left their window."""
         state, slots = self.own[i], self.own[i].lists.living()
-        if isinstance(state, CountedState):
+        if isinstance(state, RowWindowState):
             return int(np.count_nonzero(state.limit[slots] < self.bound(i)))
         return int(np.count_nonzero(state.lists.lists.time[slots] < self.alive_from(i)))
 
     def _new_nodes(self, k: int) -> Iterator[Int64s]:
-        """Nodes of stream k of the keys that took part in this batch, if any promise may have made them useless.
+        """Nodes of stream k of the keys of this batch, if a punctuation may have made them useless.
 
-        Where tuples wait, all that wait no longer have changed the standing of their key, stored or not.
+        Where tuples can be pending, every released tuple may finish its key, whether it is stored or not.
         """
-        if self.agreement.silent:
+        if self.punctuations.empty:
             return
         for i in range(len(self.own)) if self.waits else [k]:
             keys = self.arrivals[i].keys
@@ -283,48 +306,24 @@ class RunningMultiway(PromisingJoin):
 
     # ------------------------------------------------------------ the durable form
 
-    def notes(self) -> dict[str, Any]:
-        return (
-            super().notes()
-            | {"order": [list(o) for o in self._order], "counted": [s.count for s in self.counted]}
-            | ({"every": self.every} if self.every else {})
-        )
+    def _own_parts(self) -> list[DurablePart]:
+        order = Metadata("order", lambda: [list(o) for o in self._order], partial(setattr, self, "order"))
+        return [*self.counted, *self.axis.parts(), order]
 
-    def recall(self, notes: dict[str, Any]) -> None:
-        super().recall(notes)
-        was, now = notes.get("every"), self.every or None
+    def check_operator(self, stored: dict[str, Any]) -> None:
+        self.axis.check_operator(stored)
+        was, now = stored.get("options", {}).get("every"), self.every or None
         if was != now:
             raise StateMismatchError(
-                f"the state is of a join with `every` = {was}, this one has {now} (µs); which tuples wait in it "
-                "depends on that.",
+                f"the state is of a join with `every` = {format_length(was)}, this one has "
+                f"{format_length(now)}; which tuples wait in it depends on that.",
                 hint="keep `every` as it was, or start from a new checkpoint.",
             )
-        for state, count in zip(self.counted, notes.get("counted", []), strict=False):
-            state.count = count
-        if "order" in notes:
-            self.order = tuple(map(tuple, notes["order"]))
-
-    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        out = super().deltas(entries, rewritten=rewritten)
-        for i, state in enumerate(self.own):
-            if isinstance(state, CountedState):
-                known = sum((e.kind, e.stream) == ("limits", i) for e in entries)
-                out += [Delta("limits", i, rows, whole) for rows, whole in state.deltas(known)]
-        return out
-
-    def replay(self, delta: Delta) -> None:
-        state = self.own[delta.stream]
-        if delta.kind == "limits":
-            assert isinstance(state, CountedState), "only counted streams write limits"
-            state.replay(delta.rows)
-        else:
-            super().replay(delta)
 
     def restored(self) -> None:
         for i, stream in enumerate(self.streams):
-            if isinstance(stream, CountedState):
-                stream.restored()
+            if isinstance(stream, RowWindowState):
                 stream.expire_limits(self.bound(i))
             else:
                 stream.expire_before(self.alive_from(i))
-        self.agreement.restored(self.progress)
+        self.punctuations.restored(self.watermarks)

@@ -3,76 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import QueryError
-from watersmeet.joins.hash_join import RunningHashJoin
-from watersmeet.joins.promising import PromisingJoin
-from watersmeet.joins.running import check_windows
-from watersmeet.kernels import lists as kernel
+from watersmeet.joins import pairs
+from watersmeet.joins.algorithm import ANY_HOW, Algorithm, Traits
+from watersmeet.joins.base import RunningJoin
+from watersmeet.joins.hash_join import HashJoin
+from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.batches import AFTER_ALL, Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.closings import Effect
+from watersmeet.state.durable.parts import DurablePart
 from watersmeet.state.keys import Bools, Int64s
-from watersmeet.state.log import Delta, Entry
-from watersmeet.state.promises import Promises
-from watersmeet.state.stream_state import Arrivals
+from watersmeet.state.punctuations.closed_keys import Effect
+from watersmeet.state.punctuations.punctuation_set import PunctuationSet
+from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.unmatched import Unmatched
+from watersmeet.state.value_lists import ValueLists
 
 
 @dataclass(frozen=True, slots=True)
-class PWJoin:
-    """Two streams, a window each, and promises such as "no more bids for auction 180".
+class PWJoin(Algorithm["RunningPWJoin"]):
+    """Two streams, a window each, and punctuations such as "no more bids for auction 180".
 
     ::
 
-        a ──► broke its word? ──► probe B ──► insert A, unless B has closed the key
-        punctuation of a ──► purge B's tuples of the key ──► nothing can come any more? announce it
+        a ──► violation? ──► probe B ──► insert A, unless B has closed the key
+        punctuation of a ──► purge B's tuples of the key ──► no further result? propagate it
 
     Emits   what the windows alone would give, as long as punctuations are true; for outer joins a row that leaves the
             state without having matched, padded with NULLs.
-    Forgets a at the first of: progress(b) > a.ts + Ta (its window); b has closed a.key (nothing can match it).
-            (Ta = 10, a.ts = 20: at progress(b) = 31, or when b says "no more a.key", be it at 21.)
-    Announces a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it. A
+    Evicts  a at the first of: watermark(b) > a.ts + Ta (it expires); b has closed a.key (it is purged).
+            (Ta = 10, a.ts = 20: at watermark(b) = 31, or at a punctuation "no more a.key" of b, even at 21.)
+    Propagates a key, once, as soon as both streams have closed it, or one has closed it and holds no tuple of it. A
             stream that has ended has closed all keys. The end, when both have ended or one has and holds nothing.
+
+    >>> PWJoin().describe()
+    {'name': 'pwjoin', 'options': {}}
 
     References: Ding and Rundensteiner, Evaluating window joins over punctuated streams (2004).
     """
 
-    query: JoinQuery
+    traits: ClassVar[Traits] = replace(HashJoin.traits, name="pwjoin", preference=1, how=ANY_HOW, punctuations=True)
 
-    def __post_init__(self) -> None:
-        if len(self.query.streams) != 2:
-            raise QueryError(f"PWJoin joins two streams; {len(self.query.streams)} given.")
-        check_windows(self.query)
-
-    def start(self, arrays: Arrays | None = None) -> RunningPWJoin:
-        """A join with empty state, whose arrays live where `arrays` puts them."""
-        return RunningPWJoin(self.query, arrays)
+    def _start(self, query: JoinQuery, arrays: Arrays | None) -> RunningPWJoin:
+        return RunningPWJoin(query, arrays)
 
 
-class RunningPWJoin(PromisingJoin, RunningHashJoin):
-    """The join at work; beside what a hash join has, the promises of each stream."""
+class RunningPWJoin(RunningJoin[ValueLists]):
+    """The join at work, with the punctuation set of each stream.
+
+    After a step `violations` holds each stream's rows that violate its punctuations, `propagated` the keys (rows of key
+    columns) and `propagated_ranges` the intervals without further results.
+    """
+
+    decides_on_arrival = True
 
     def __init__(self, query: JoinQuery, arrays: Arrays | None = None) -> None:
-        super().__init__(query, arrays)
+        super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
         windowed = not any(isinstance(s.window, Unbounded) for s in query.streams)
-        self.promises = [Promises(s.spec, s.lists, forgets=windowed) for s in self.streams]
+        self.punctuation_sets = [
+            PunctuationSet(i, s.spec, s.lists, forgets=windowed) for i, s in enumerate(self.streams)
+        ]
         self.unmatched = Unmatched(query, self.streams)
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
-        self.violations, self.announced, self.announced_ranges = [], [], []
+        self.propagated, self.propagated_ranges = [], []
         self._begin(batches)
         self.unmatched.begin(self.arrivals)
-        alone = min(self.progress) < AFTER_ALL  # if all streams have ended there is nothing left to say of single keys
+        single_keys = min(self.watermarks) < AFTER_ALL  # if all streams have ended, no key is propagated by itself
         effects = [
-            promises.take_effect(p, ended=alone and p == AFTER_ALL)
-            for promises, p in zip(self.promises, self.progress, strict=True)
+            of.keys.take_effect(watermark, ended=single_keys and watermark == AFTER_ALL)
+            for of, watermark in zip(self.punctuation_sets, self.watermarks, strict=True)
         ]
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         yield from self._probe(build)
@@ -80,7 +87,7 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
         yield from self._probe(other)
         rest = self.arrivals[other]
         useful = rest.times[rest.which] >= self.alive_from(other)
-        closed = self.promises[build].closed(rest.which, rest.keys)
+        closed = self.punctuation_sets[build].keys.closed(rest.which, rest.keys)
         self.counters.dead += int(np.count_nonzero(useful & closed))
         useful &= ~closed
         self._store(other, useful)
@@ -89,64 +96,62 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
             found = self.unmatched.take_semi(0)
             self._drop(0, found, effects[0])
             self.counters.matched += int(found.size)
-        for promises, effect in zip(self.promises, effects, strict=True):
-            promises.mark_inside(effect)
+        for of, effect in zip(self.punctuation_sets, effects, strict=True):
+            of.keys.mark_inside(effect)
         for i in (0, 1):
             self._purge(1 - i, effects[i])
         for i in (0, 1):
             self._expire(i, effects[i])
         for i in (0, 1):
-            self._announce(i, effects[i])
-        for promises, effect in zip(self.promises, effects, strict=True):
-            promises.release(effect)
+            self._propagate(i, effects[i])
+        for of, effect in zip(self.punctuation_sets, effects, strict=True):
+            of.retention.release(effect)
         for i in (0, 1):
-            # rows that a forgotten closing had purged must not come back
-            self.streams[1 - i].shed |= self.promises[i].trim()
-        self.counters.closings = sum(p.remembered for p in self.promises)
+            # rows that were purged by a closed key that is now dropped must not come back
+            self.streams[1 - i].shed |= self.punctuation_sets[i].retention.trim()
+        self.counters.closed_keys = sum(p.retention.remembered for p in self.punctuation_sets)
         yield from self._padded()
 
     # ------------------------------------------------------------ tuples in
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         arrivals = super()._admit(i, batch)
-        self.unmatched.without_key(i, arrivals, self.progress[i])
+        self.unmatched.without_key(i, arrivals, self.watermarks[i])
         return arrivals
 
+    def _fail(self, i: int, arrivals: Arrivals, which: Int64s) -> None:
+        self.unmatched.without_partner(i, arrivals, which)
+
     def _probe(self, i: int) -> Iterator[pa.Table]:
-        own, other = self.query.streams[i], self.query.streams[1 - i]
-        arrivals, state = self.arrivals[i], self.streams[1 - i]
-        before = state.lists.looked_at
         track = self.unmatched.tracks(1 - i) and self.query.where is None
-        reaches = other.window.reach, own.window.reach
-        for rows, slots, numbers, places in state.probe(arrivals, arrivals.which, *reaches, track):
-            holds = self._holds(i, rows, numbers, places)
-            if holds is not None:
-                rows, numbers, places = rows[holds], numbers[holds], places[holds]
-                self.unmatched.match_stored(1 - i, slots[holds])
+        for rows, slots, numbers, positions in pairs.probe(self, i, track=track):
+            fits = pairs.holds(self, i, rows, numbers, positions)
+            if fits is not None:
+                rows, numbers, positions = rows[fits], numbers[fits], positions[fits]
+                self.unmatched.match_stored(1 - i, slots[fits])
             self.unmatched.match(i, rows)
             if self.query.pairs:
-                yield from self._results(i, rows, numbers, places)
-        self.counters.probed += state.lists.looked_at - before
+                yield from pairs.results(self, i, rows, numbers, positions)
 
     def _store(self, i: int, useful: Bools | None = None) -> None:
-        """Insert the useful tuples (None: all are); the others leave at once."""
+        """Insert the useful tuples (None: all); the others leave at once."""
         which = self.arrivals[i].which
         if not self.unmatched.tracks(i):
-            self._insert(i, which if useful is None else which[useful])
+            self.insert(i, which if useful is None else which[useful])
             return
         stays = self.unmatched.wanted(i, which)
         if useful is not None:
             stays = stays & useful
-        self._insert(i, which[stays])
+        self.insert(i, which[stays])
         self.unmatched.inserted(i, which[stays])
         self.unmatched.leave_rows(i, which[~stays])
 
     # ------------------------------------------------------------ tuples out
 
     def _discard(self, i: int, effect: Effect) -> None:
-        """Drop the batch's own tuples of i that the other stream had closed: joined, and never stored."""
+        """Drop new tuples of i whose key the other stream has closed: they are joined but not stored."""
         arrivals = self.arrivals[i]
-        closed = self.promises[1 - i].closed(arrivals.stored, arrivals.keys)
+        closed = self.punctuation_sets[1 - i].keys.closed(arrivals.stored, arrivals.keys)
         slots = arrivals.slots[closed]
         if slots.size:
             self._drop(i, slots, effect)
@@ -154,7 +159,7 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
             self.counters.inserted -= int(slots.size)
 
     def _drop(self, i: int, slots: Int64s, effect: Effect) -> None:
-        """Drop tuples one by one; closed keys that thereby lost their last tuple may be announced."""
+        """Drop single tuples; closed keys that lose their last tuple become candidates for propagation."""
         stream = self.streams[i]
         nodes = np.unique(stream.lists.lists.node[slots]).astype(np.int64)
         nodes = nodes[stream.lists.lists.mark[nodes] == kernel.CLOSED]
@@ -163,26 +168,26 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
         effect.nodes = np.concatenate([effect.nodes, nodes])
 
     def _purge(self, j: int, effect: Effect) -> None:
-        """Drop what is stored of j under keys that the other stream has just closed."""
+        """Purge the tuples of j under keys that the other stream has just closed."""
         stream, closer = self.streams[j], self.streams[1 - j]
         nodes = closer.lists.counterparts(effect.nodes, stream.lists) if effect.nodes.size else effect.nodes
         for low, high, _ in effect.intervals:
-            nodes = np.union1d(nodes, self.promises[j].index.between(low, high))
+            nodes = np.union1d(nodes, self.punctuation_sets[j].keys.index.between(low, high))
         if nodes.size:
             gone = stream.lists.purge(nodes, stream.segments.left)
             self.unmatched.leave(j, gone)
             self.counters.purged += int(gone.size)
 
     def _expire(self, i: int, effect: Effect) -> None:
-        """Drop what has left its window; closed keys that thereby lost their last tuple may be announced."""
+        """Expire tuples; closed keys that lose their last tuple become candidates for propagation."""
         stream = self.streams[i]
-        if stream.lists.closings or self.unmatched.tracks(i):
+        if stream.lists.closed_keys or self.unmatched.tracks(i):
             gone, ring = stream.lists.expire(self.alive_from(i), stream.segments.left, ring=True)
             effect.nodes = np.concatenate([effect.nodes, ring])
             self.unmatched.leave(i, gone)
-            self.counters.invalidated += int(gone.size)
+            self.counters.expired += int(gone.size)
         else:
-            self.counters.invalidated += stream.expire_before(self.alive_from(i))
+            self.counters.expired += stream.expire_before(self.alive_from(i))
         self.counters.stored += len(stream)
 
     def _padded(self) -> Iterator[pa.Table]:
@@ -191,60 +196,55 @@ class RunningPWJoin(PromisingJoin, RunningHashJoin):
             self.counters.results += table.num_rows
             yield table
 
-    # ------------------------------------------------------------ announcing
+    # ------------------------------------------------------------ propagation
 
-    def _announce(self, i: int, effect: Effect) -> None:
-        """Say which keys are finished: closed on both sides, or closed here with nothing stored.
+    def _propagate(self, i: int, effect: Effect) -> None:
+        """Propagate finished keys: closed on both sides, or closed here with nothing stored.
 
         Where unmatched rows of the other stream are results, it must have closed the key as well.
         """
-        self._announce_keys(i, effect.nodes)
+        self._propagate_keys(i, effect.nodes)
         for low, high, _ in effect.intervals:
             if self.query.pads(1 - i):
-                self.announced_ranges += self.promises[1 - i].closed_parts(low, high)
-                self._announce_keys(1 - i, self.promises[1 - i].index.between(low, high))
+                self.propagated_ranges += self.punctuation_sets[1 - i].keys.closed_parts(low, high)
+                self._propagate_keys(1 - i, self.punctuation_sets[1 - i].keys.index.between(low, high))
             else:
-                self.announced_ranges += self.promises[i].finished_parts(low, high)
-        self.counters.announced_ranges = len(self.announced_ranges)
+                self.propagated_ranges += self.punctuation_sets[i].keys.finished_parts(low, high)
+        self.counters.propagated_ranges = len(self.propagated_ranges)
 
-    def _announce_keys(self, i: int, nodes: Int64s) -> None:
+    def _propagate_keys(self, i: int, nodes: Int64s) -> None:
         finished = self._finish(i, nodes)
         if finished.size:
-            self.announced.append(self.promises[i].keys_of(finished))
-            self.counters.announced += int(finished.size)
+            self.propagated.append(self.punctuation_sets[i].keys.keys_of(finished))
+            self.counters.propagated += int(finished.size)
 
     def _finish(self, i: int, nodes: Int64s) -> Int64s:
         own, other = self.streams[i].lists, self.streams[1 - i].lists
-        closed = self.promises[1 - i].closed_nodes(own, nodes)
+        closed = self.punctuation_sets[1 - i].keys.closed_nodes(own, nodes)
         return own.finish(nodes, other, closed, (self.query.pads(i), self.query.pads(1 - i)))
 
-    def output_progress(self) -> int:
+    def output_watermark(self) -> int:
         """No result to come is older than this; none will come if a stream that can match has ended and is empty."""
         for i, stream in enumerate(self.streams):
-            if self.progress[i] == AFTER_ALL and not len(stream) and not self.query.pads(1 - i):
+            if self.watermarks[i] == AFTER_ALL and not len(stream) and not self.query.pads(1 - i):
                 return AFTER_ALL
-        stored = [s.lists.oldest_time() for i, s in enumerate(self.streams) if self.query.pads(i)]
-        return min([*self.progress, *(t for t in stored if t is not None)])
+        stored = [s.lists.oldest_time() for i, s in enumerate(self.streams) if i in self.query.preserved]
+        return min([*self.watermarks, *(t for t in stored if t is not None)])
 
     # ------------------------------------------------------------ the durable form
 
-    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        return super().deltas(entries, rewritten=rewritten) + self.unmatched.deltas(entries, rewritten=rewritten)
-
-    def replay(self, delta: Delta) -> None:
-        if delta.kind == "closings":
-            super().replay(delta)
-        else:
-            self.unmatched.replay(delta.stream, delta.rows)
+    def _own_parts(self) -> list[DurablePart]:
+        return self.unmatched.parts
 
     def restored(self) -> None:
-        """Forget the rows of closed keys, and remember which keys have been announced."""
+        """Evict the rows of closed keys, and mark the keys that have been propagated."""
         for i, stream in enumerate(self.streams):
             stream.expire_before(self.alive_from(i))
-        self.unmatched.restored()
-        effects = [p.all_effective(progress) for p, progress in zip(self.promises, self.progress, strict=True)]
+        effects = [
+            p.all_effective(watermark) for p, watermark in zip(self.punctuation_sets, self.watermarks, strict=True)
+        ]
         for i, effect in enumerate(effects):
-            self.promises[i].mark_inside(effect)
+            self.punctuation_sets[i].keys.mark_inside(effect)
         for i, effect in enumerate(effects):
             self._purge(1 - i, effect)
         for i, effect in enumerate(effects):

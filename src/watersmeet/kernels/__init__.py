@@ -1,4 +1,4 @@
-"""Numba loops over flat arrays. Arrays in, arrays out; nothing of the package is imported here.
+"""Numba loops over flat arrays. Arrays in, arrays out; kernels import nothing of the package but kernels.
 
 Every kernel is compiled for exactly one signature (C-contiguous, writable, 64-bit indexes outside and
 32-bit links inside) and cached on disk; `warm_up` compiles or loads all of them before the first batch.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compiling import kernel, part
+from watersmeet.kernels.compile import kernel, part
 
 
 @part
@@ -20,7 +20,7 @@ def mix(word):
 
 @kernel
 def hash_rows(data, offsets, mask, out):
-    """out[i] = hash of the bytes data[offsets[i]:offsets[i+1]], FNV-1a mixed once more, and'ed with `mask`."""
+    """out[i] = hash of the bytes data[offsets[i]:offsets[i+1]]: FNV-1a, mixed once more, under `mask`."""
     for i in range(out.size):
         h = np.uint64(0xCBF29CE484222325)
         for j in range(offsets[i], offsets[i + 1]):
@@ -30,7 +30,7 @@ def hash_rows(data, offsets, mask, out):
 
 @kernel
 def frame_column(data, offsets, valid, cursor, out):
-    """Append each row's value to its place in `out`: one byte for NULL or not, four of length, then the bytes."""
+    """Append each row's value at its place in `out`: one byte (0 for NULL), four of length, then the bytes."""
     for i in range(cursor.size):
         at = cursor[i]
         if not valid[i]:

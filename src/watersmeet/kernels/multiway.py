@@ -1,16 +1,16 @@
-"""Combinations of several streams over their value lists. Pure-Python twin: ``joins/reference.py``.
+"""Combinations of several streams over their value lists. Pure-Python twin: ``joins/reference/definition.py``.
 
-A tuple has a *limit*, the last instant at which it is in its window: its time plus its stream's reach or, where rows
-are counted, an entry of its own in `limits` (else that array is empty). Tuples make a result iff none is newer than
-the least of their limits. Along a value list, from newest to oldest, neither times nor limits increase.
+A tuple has a *limit*, the last instant at which it is in its window: its time plus its stream's reach or, for row
+windows, its element of `limits` (an empty array otherwise). Tuples make a result iff none is newer than the least of
+their limits. Along a value list, from newest to oldest, neither times nor limits increase.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compiling import kernel, part
-from watersmeet.kernels.lists import NIL
+from watersmeet.kernels.compile import kernel, part
+from watersmeet.kernels.value_lists import NIL
 
 
 @part
@@ -22,10 +22,10 @@ def limit_of(lists, limits, reach, s):
 def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slot, out_newest, out_least):
     """Partial combinations, each with every stored tuple of its key that fits: pairs (combination, slot).
 
-    Combination p is of the key nodes[p], its newest tuple has time newest[p], the least of its limits is least[p].
-    Fills the output as far as it goes and returns how many; `cursor` = (next combination, next slot, tuples looked at)
-    lets the next call go on from there. Done when cursor[0] == nodes.size. Newest tuples come first. Where they have
-    room, `out_newest` and `out_least` get the newest time and the least limit of what was found.
+    Combination p has the key nodes[p], its newest tuple has time newest[p], the least of its limits is least[p].
+    Fills the output until it is full and returns the number of pairs; `cursor` = (next combination, next slot, tuples
+    looked at) is where the next call continues. Done when cursor[0] == nodes.size. Newest tuples come first.
+    `out_newest` and `out_least`, unless empty, receive the newest time and the least limit of each result.
     """
     found = 0
     looked = 0
@@ -64,10 +64,10 @@ def extend(lists, limits, reach, nodes, newest, least, cursor, out_part, out_slo
 
 @kernel
 def push_out(lists, limits, nodes, starts, times, rows, out):
-    """New tuples of a key push the oldest of its last `rows` out of the window: their limits become known.
+    """Set the limits of tuples that new tuples of their key push out of a window of `rows` rows.
 
-    Group g is the key nodes[g] (NIL: nothing is stored of it) with new tuples at times[starts[g]:starts[g + 1]], which
-    are not stored yet. Notes the slots in `out` and returns how many.
+    Group g is the key nodes[g] (NIL: it has no stored tuple) with new tuples at times[starts[g]:starts[g + 1]], which
+    are not stored yet. Writes the slots to `out` and returns their number.
     """
     count = 0
     for g in range(nodes.size):
@@ -88,7 +88,7 @@ def push_out(lists, limits, nodes, starts, times, rows, out):
 
 @kernel
 def limits_by_key(lists, limits, nodes, rows, endless):
-    """The limits of all tuples of these nodes, anew from the tuples behind them."""
+    """Compute the limits of all tuples of these nodes from the tuples behind them."""
     for k in range(nodes.size):
         s = np.int64(lists.newest[nodes[k]])
         pusher = s

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compiling import kernel
+from watersmeet.kernels.compile import kernel
 
-#: Steps that a row may go on average inside its bucket before it is better to sort otherwise.
+#: Steps that a row may move on average inside its bucket; beyond that another sort is faster.
 PATIENCE = 8
 
 
@@ -21,11 +21,11 @@ def ascending(times, which):
 
 @kernel
 def by_time(times, which, out):
-    """Put the rows `which` into `out` in order of time, equal times as they stand. False (`out` is spoilt) if their
-    times bunch so much that this would take long, or lie farther apart than a word can say.
+    """Put the rows `which` into `out` in order of time, a stable sort. Returns whether it was done.
 
-    Streams are nearly in order and nearly even: rows go to as many buckets of time as there are rows, and are then
-    moved a few places at most.
+    False, with `out` in no order, where times bunch so much that this would be slow, or where their range does not
+    fit 64 bits. Streams are nearly in order and nearly even: rows go to as many buckets of time as there are rows,
+    and then move a few places at most.
     """
     n = which.size
     low = times[which[0]]
@@ -63,9 +63,9 @@ def by_time(times, which, out):
 
 @kernel
 def by_segment(rows, slots, segments, places, starts, out):
-    """Put the columns of pairs into those of `out`, all of one segment together, inside it as they stand.
+    """Put the columns of pairs into those of `out`, ordered by segment (stable).
 
-    `starts` is zeroed and has a place for every segment, and one more.
+    `starts` is zeroed and has one element more than there are segments.
     """
     for k in range(segments.size):
         starts[segments[k] + 1] += 1

@@ -29,7 +29,7 @@ _SIZED: tuple[tuple[str, Callable[..., pa.DataType]], ...] = (
 
 
 def parse_type(text: str) -> pa.DataType | None:
-    """The type that is written so; None for one that is not known here."""
+    """The type with this text; None for an unknown one."""
     if text in _PLAIN:
         return _PLAIN[text]
     for pattern, make in _SIZED:
@@ -60,7 +60,7 @@ def _field(text: str) -> pa.Field | None:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets."""
+    """The parts of a text between commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter in "<([") - (letter in ">)]")

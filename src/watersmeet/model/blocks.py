@@ -1,9 +1,9 @@
 """What a batch shows of the order of a whole stream: consecutive tuples in blocks, the least and the largest of each.
 
 The tuples of a stream have positions by (batch, row in its source partition, partition). Source partitions do not see
-each other, so each cuts its own rows into a bounded number of blocks and says where they stand in it; whoever has the
-blocks of all partitions knows their positions in the stream, and that no tuple of a block stands before its `first` or
-behind its `last`. Blocks of one tuple each are the stream itself.
+each other, so each cuts its own rows into a bounded number of blocks. The blocks of all partitions together give their
+positions in the stream: no tuple of a block stands before its `first` or behind its `last`.
+Blocks of one tuple each are the stream itself.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Blocks:
     count: int
 
     @classmethod
-    def single(cls, places: Int64s, positions: Int64s | None = None) -> Blocks:
+    def single(cls, ranks: Int64s, positions: Int64s | None = None) -> Blocks:
         """Every tuple by itself."""
-        at = np.arange(1, places.size + 1) if positions is None else positions
-        return cls(at, at, places, places, int(at[-1]) if at.size else 0)
+        at = np.arange(1, ranks.size + 1) if positions is None else positions
+        return cls(at, at, ranks, ranks, int(at[-1]) if at.size else 0)
 
 
-def cut(places: Int64s, most: int = MOST_BLOCKS) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """At most so many blocks of consecutive places: the first and the last row of each, its least and largest place."""
-    starts = np.arange(0, places.size, max(1, -(-places.size // most)))
-    stops = np.append(starts[1:], places.size) - 1
-    if not places.size:
-        return starts, stops[:0], places, places
-    return starts, stops, np.minimum.reduceat(places, starts), np.maximum.reduceat(places, starts)
+def cut(ranks: Int64s, most: int = MOST_BLOCKS) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """At most `most` blocks of consecutive rows: the first and the last row of each, its least and largest rank."""
+    starts = np.arange(0, ranks.size, max(1, -(-ranks.size // most)))
+    stops = np.append(starts[1:], ranks.size) - 1
+    if not ranks.size:
+        return starts, stops[:0], ranks, ranks
+    return starts, stops, np.minimum.reduceat(ranks, starts), np.maximum.reduceat(ranks, starts)
 
 
 class Positions:

@@ -1,4 +1,4 @@
-"""What is written about a running query: one JSON object a line, with a version, for people and other programs.
+"""Events of a running query: one JSON object a line, with a version, for people and other programs.
 
 Kinds: `plan` (what will run), `started`, `batch` (one for each micro-batch), `ended`. Fields: docs/monitoring.md.
 """
@@ -17,13 +17,13 @@ KINDS = ("plan", "started", "batch", "ended")
 Event = dict[str, Any]
 
 
-def spell(event: Event) -> str:
-    """The line of an event, without its end."""
+def to_line(event: Event) -> str:
+    """An event as a line of JSON, without the line break."""
     return json.dumps({"v": VERSION, **event}, allow_nan=False, separators=(",", ":"))
 
 
 def read(line: str) -> Event:
-    """The event of a line; refuses what is none, or one of another version."""
+    """The event of a line; refuses other text, and events of another version."""
     try:
         event = json.loads(line)
     except ValueError:

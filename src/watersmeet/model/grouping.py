@@ -1,19 +1,19 @@
-"""Groups over the results of a join: what they are grouped by, what is computed of each, and when they come."""
+"""Groups over the results of a join: group columns, aggregates, and when groups are emitted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from watersmeet.errors import ColumnError, QueryError
+from watersmeet.errors import ColumnError, QueryError, suggestion
 from watersmeet.model.queries import JoinQuery
-from watersmeet.model.windows import TimeWindow
+from watersmeet.model.windows import Interval, TimeWindow, Tumbling
 
-#: What a group can tell. All but count, count_distinct and collect_list of no values are NULL.
+#: Aggregates. Over no values all but count, count_distinct and collect_list are NULL.
 KINDS = ("count", "sum", "min", "max", "mean", "first", "last", "collect_list", "count_distinct")
 EMIT = ("final", "update")
 
@@ -40,7 +40,7 @@ class Aggregate:
         return column
 
     def refuse(self, name: str, column: pa.DataType) -> None:
-        """Say so if this cannot be computed of a column of this type."""
+        """Refuse a column of a type for which this cannot be computed."""
         numeric = pt.is_integer(column) or pt.is_floating(column) or pt.is_decimal(column)
         if self.kind in ("sum", "mean") and not numeric:
             raise ColumnError(
@@ -92,6 +92,21 @@ class GroupBy:
                 )
             taken.add(name)
 
+    def describe(self) -> dict[str, Any]:
+        """The same as JSON."""
+        buckets = [
+            b if isinstance(b, str) else {"column": b.column, "length": b.length, "name": b.name} for b in self.by
+        ]
+        aggregates = [{"name": name, "kind": a.kind, "column": a.column} for name, a in self.aggregates]
+        return {"by": buckets, "aggregates": aggregates, "emit": self.emit}
+
+    @classmethod
+    def described(cls, description: dict[str, Any]) -> GroupBy:
+        """The inverse of `describe`."""
+        by = tuple(b if isinstance(b, str) else Bucket(**b) for b in description["by"])
+        aggregates = tuple((a["name"], Aggregate(a["kind"], a["column"])) for a in description["aggregates"])
+        return cls(by, aggregates, description["emit"])
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the group columns."""
@@ -130,10 +145,9 @@ class GroupBy:
 
 def _require(column: str, results: pa.Schema, argument: str) -> None:
     if column not in results.names:
-        near = get_close_matches(column, results.names, 1)
         raise ColumnError(
             f"`{argument}` names column `{column}`, which the results of the join do not have.",
-            hint=f"did you mean `{near[0]}`?" if near else f"they have {', '.join(results.names)}.",
+            hint=suggestion(column, results.names, "they have"),
         )
 
 
@@ -151,7 +165,7 @@ class GroupedQuery(JoinQuery):
     @property
     def join(self) -> JoinQuery:
         """The join alone."""
-        return JoinQuery(self.streams, self.how, self.where)
+        return JoinQuery(self.streams, self.how, self.where, self.spread, self.asof)
 
     @property
     def schema(self) -> pa.Schema:
@@ -159,42 +173,52 @@ class GroupedQuery(JoinQuery):
 
     def describe(self) -> dict[str, object]:
         between = {"filtered_by": self.filtered_by} if self.filtered_by is not None else {}
-        return {**JoinQuery.describe(self), "group_by": repr(self.group_by), **between}
+        return {**JoinQuery.describe(self), "group_by": self.group_by.describe(), **between}
 
     def on_key(self) -> bool:
         """Whether groups stay within one join key: then they live in its shard, and end with it."""
-        return set(self.streams[0].key) <= {b for b in self.group_by.by if isinstance(b, str)}
+        return not self.is_theta and set(self.streams[0].key) <= {b for b in self.group_by.by if isinstance(b, str)}
 
     def closing_bucket(self) -> tuple[int, int] | None:
-        """(place among the group columns, stream) of the first bucket by which time ends groups, if there is one."""
-        for place, bucket in enumerate(self.group_by.by):
-            for i, stream in enumerate(self.streams if self.pairs else self.streams[:1]):
+        """(index among the group columns, stream) of the first bucket by which time ends groups, if there is one."""
+        timed = self.streams if self.pairs and self.asof is None else self.streams[:1]  # whose times are bounded
+        for index, bucket in enumerate(self.group_by.by):
+            for i, stream in enumerate(timed):
                 on_time = isinstance(bucket, Bucket) and bucket.column == stream.time
-                if on_time and isinstance(stream.window, TimeWindow):
-                    return place, i
+                bounded = self.asof is not None or isinstance(stream.window, TimeWindow | Interval | Tumbling)
+                if on_time and bounded:
+                    return index, i
         return None
 
     def refuse_endless(self, closes: tuple[bool, ...]) -> None:
-        """Refuse groups that would never be final; `closes` says which streams close keys by punctuations."""
+        """Refuse groups that would never be final; `closes[i]`: stream i closes keys by punctuations."""
         if self.group_by.emit == "update" or self.closing_bucket() is not None:
             return
         ways = f'add wm.bucket("{self.streams[0].time}", "1 minute") to the group_by, or use emit="update".'
         key = ", ".join(self.streams[0].key)
+        if self.is_theta:
+            raise QueryError(
+                f"`group_by` is by {', '.join(self.group_by.names)}, and the join has no key that could end; such a "
+                "group may grow for ever and would never come out.",
+                hint=ways,
+            )
         if not self.on_key():
             raise QueryError(
                 f"`group_by` is by {', '.join(self.group_by.names)}, but punctuations end values of the join key "
                 f"({key}) only; such a group may grow for ever and would never come out.",
                 hint=f"group by {key} as well, {ways}",
             )
+        if self.asof is not None and closes[0]:
+            return  # a key that the left stream has closed is finished
         for i, stream in enumerate(self.streams):
             others = [j for j in range(len(self.streams)) if j != i]
-            alone = not any(map(self.pads, others)) and isinstance(stream.window, TimeWindow)
+            alone = not any(map(self.pads, others)) and isinstance(stream.window, TimeWindow | Interval | Tumbling)
             if closes[i] and (all(closes) or alone):
                 return
         silent = [s.name for s, c in zip(self.streams, closes, strict=True) if not c]
         raise QueryError(
             f"`group_by` is by {', '.join(self.group_by.names)}, and no punctuation ends values of {key} "
-            f"(`{'`, `'.join(silent)}` would have to say so); windows alone never do: a key may come again, "
+            f"(`{'`, `'.join(silent)}` would have to close them); windows alone never do: a key may come again, "
             "so its group would never be final.",
             hint=f'give a stream punctuations, e.g. wm.when("closed", on="{self.streams[0].key[0]}"), {ways}',
         )

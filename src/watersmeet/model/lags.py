@@ -1,7 +1,8 @@
-"""How far behind the rows of a batch came, in event time: what a source partition can tell without knowing the others.
+"""How far behind the rows of a batch came, in event time: what a source partition knows without the others.
 
-A row's lag is the distance to the largest time that came before it. A partition knows that of its own rows in this
-batch; the shards know the largest time of earlier batches, and add what the partition was still behind that.
+A row's lag is the distance to the largest time that came before it. A partition has that of its own rows in this
+batch; the shards have the largest time of earlier batches, and add what the partition was still behind that. Where a
+partition holds several files, that is so of each file: which of two files of one batch came first is not known.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.model.distances import class_of, largest_of
+from watersmeet.model.log_buckets import class_of, largest_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -39,6 +40,11 @@ class Lags:
         kinds, count = np.unique((run << 32) + class_of(np.minimum(highest - times, LONGEST)), return_counts=True)
         behind = np.array([largest_of(c) for c in (kinds & 0xFFFFFFFF).tolist()], np.int64)
         return cls(highest[(1 << (kinds >> 32)) - 1], behind, count)
+
+    @classmethod
+    def of_files(cls, times: Int64s, origins: Int64s) -> Lags:
+        """The same where rows come from several files, one after the other; `origins` has a number for each file."""
+        return cls.together([cls.of(some) for some in np.split(times, np.flatnonzero(np.diff(origins)) + 1)])
 
     @classmethod
     def together(cls, parts: Sequence[Lags]) -> Lags:

@@ -2,13 +2,14 @@
 
 A pair of tuples fits if the predicate is true; false and NULL do not fit. Semantics are those of Spark's ANSI mode: an
 overflow or a division by zero is an error, NaN equals NaN and is larger than every number, and the right side of AND
-and OR is looked at only where the left one leaves the question open.
+and OR is looked at only where the left one leaves the question open. Times are instants: unlike Spark, which counts
+days in the session's time zone, a day is 24 hours.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -25,6 +26,8 @@ from watersmeet.errors import QueryError
 COMPARE = {"=": "equal", "<>": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _BOOL = pa.bool_()
+#: The difference of two times, and an INTERVAL.
+DURATION = pa.duration("us")
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 #: Decimal digits of a column of integers, in Spark.
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
@@ -47,6 +50,14 @@ class Predicate:
     text: str
     root: Node
     columns: tuple[str, ...]
+
+    def decided_by(self, columns: Collection[str]) -> Predicate | None:
+        """Those of the conditions connected by AND that these columns decide; None: there are none."""
+        own = [c for c in _conjuncts(self.root) if all(name in columns for name in _names(c))]
+        if not own:
+            return None
+        root = reduce(lambda a, b: Both(a, b, decided=False), own)
+        return Predicate(self.text, root, tuple(dict.fromkeys(_names(root))))
 
     def holds(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """For which of these pairs it is true."""
@@ -122,6 +133,18 @@ class Negative(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Absolute(Node):
+    operand: Node
+
+    @property
+    def kind(self) -> pa.DataType:
+        return self.operand.kind
+
+    def evaluate(self, rows: pa.RecordBatch) -> pa.Array:
+        return pc.abs_checked(self.operand.evaluate(rows))
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison(Node):
     operator: str
     left: Node
@@ -171,13 +194,28 @@ class IsNull(Node):
         return self.operand.evaluate(rows).is_null()
 
 
+def _conjuncts(node: Node) -> list[Node]:
+    """The conditions that AND connects, in their order."""
+    if isinstance(node, Both) and not node.decided:
+        return [*_conjuncts(node.left), *_conjuncts(node.right)]
+    return [node]
+
+
+def _names(node: Node) -> list[str]:
+    """Names of the columns in an expression."""
+    if isinstance(node, Column):
+        return [node.name]
+    parts = (getattr(node, part) for part in ("operand", "left", "right") if hasattr(node, part))
+    return [name for part in parts for name in _names(part)]
+
+
 def _ordered(values: pa.Array) -> pa.Array:
     """Floats as integers in Spark's order: one zero, one NaN, which is the largest."""
     floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
     floats[np.isnan(floats)] = np.nan
     words = floats.view(np.int64)
-    places = np.where(words >= 0, words, words ^ np.iinfo(np.int64).max)
-    return pa.array(places, mask=~np.asarray(values.is_valid()))
+    ranks = np.where(words >= 0, words, words ^ np.iinfo(np.int64).max)
+    return pa.array(ranks, mask=~np.asarray(values.is_valid()))
 
 
 # ------------------------------------------------------------ making expressions, typed as Spark types them
@@ -185,8 +223,14 @@ def _ordered(values: pa.Array) -> pa.Array:
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
     """`left` + - * / % `right`."""
+    kind = _of_times(operator, left.kind, right.kind)
+    if kind is not None:
+        return Arithmetic(operator, left, right, kind)
     if not (_numeric(left.kind) and _numeric(right.kind)):
-        raise _refusal(f"`{operator}` of {left.kind} and {right.kind}", "numbers alone are added, multiplied, divided")
+        raise _refusal(
+            f"`{operator}` of {left.kind} and {right.kind}",
+            "numbers alone are added, multiplied, divided, and intervals added to times",
+        )
     if pt.is_decimal(left.kind) or pt.is_decimal(right.kind):
         if not (pt.is_floating(left.kind) or pt.is_floating(right.kind)):
             return _decimals(operator, left, right)
@@ -196,6 +240,15 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
     else:
         kind = _common(left.kind, right.kind)
     return Arithmetic(operator, cast(left, kind), cast(right, kind), kind)
+
+
+def _of_times(operator: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type of a sum or difference of times and intervals; None: it is none."""
+    if operator == "-" and pt.is_timestamp(a) and a == b:
+        return DURATION
+    if operator in "+-" and (pt.is_timestamp(a) or a == DURATION) and b == DURATION:
+        return a
+    return b if operator == "+" and a == DURATION and pt.is_timestamp(b) else None
 
 
 def _decimals(operator: str, left: Node, right: Node) -> Node:
@@ -216,9 +269,17 @@ def comparison(operator: str, left: Node, right: Node) -> Node:
 
 
 def negative(operand: Node) -> Node:
+    if isinstance(operand, Literal) and operand.kind == DURATION:
+        return Literal(-operand.value, DURATION)
     if not _numeric(operand.kind):
         raise _refusal(f"`-` of {operand.kind}", "only a number has a negative")
     return Negative(operand)
+
+
+def absolute(operand: Node) -> Node:
+    if not _numeric(operand.kind):
+        raise _refusal(f"`abs` of {operand.kind}", "only a number has an absolute value")
+    return Absolute(operand)
 
 
 def truth(node: Node) -> Node:
@@ -249,7 +310,7 @@ def cast(node: Node, kind: pa.DataType) -> Node:
 
 def _comparable(left: Node, right: Node) -> pa.DataType:
     a, b = left.kind, right.kind
-    if a == b and not (pt.is_nested(a) or pt.is_duration(a) or pt.is_interval(a)):
+    if a == b and not (pt.is_nested(a) or pt.is_interval(a)):
         return a
     if pt.is_null(a) or pt.is_null(b):
         return b if pt.is_null(a) else a

@@ -1,9 +1,11 @@
-"""Punctuations: promises of a stream about tuples that will not come any more."""
+"""Punctuations and constraints: declarations of a stream about tuples that will not come any more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -64,7 +66,7 @@ class Punctuation:
 
 
 @dataclass(frozen=True, slots=True)
-class Closings:
+class BatchPunctuations:
     """The punctuations of one stream in one batch, single values in columns: there may be millions of them."""
 
     keys: pa.RecordBatch  # the key columns
@@ -74,7 +76,7 @@ class Closings:
     ended: bool = False
 
     @classmethod
-    def of(cls, punctuations: Iterable[Punctuation], schema: pa.Schema) -> Closings:
+    def of(cls, punctuations: Iterable[Punctuation], schema: pa.Schema) -> BatchPunctuations:
         """The same from single punctuations; `schema` is that of the key columns."""
         keys: list[tuple[Any, ...]] = []
         times: list[int] = []
@@ -118,4 +120,19 @@ class Ordered:
     slack: Any = 0
 
 
-Promise = Unique | Clustered | Ordered
+Constraint = Unique | Clustered | Ordered
+
+
+def describe(constraint: Constraint) -> dict[str, Any]:
+    """A constraint as JSON."""
+    match constraint:
+        case Unique():
+            return {"kind": "unique"}
+        case Clustered():
+            return {"kind": "clustered"}
+        case Ordered(timedelta() as slack):
+            return {"kind": "ordered", "slack": {"microseconds": slack // timedelta(microseconds=1)}}
+        case Ordered(Decimal() as slack):
+            return {"kind": "ordered", "slack": {"decimal": str(slack)}}
+        case Ordered(slack):
+            return {"kind": "ordered", "slack": slack}

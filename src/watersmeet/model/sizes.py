@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them ("256 MB", "1.5 GB") in bytes."""
+"""Amounts of memory as people write them ("256 MB", "1.5 GB") in bytes, and bytes as text."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def parse(size: str | int, argument: str) -> int:
             hint='write it like "256 MB" or "2 GB", or give a number of bytes.',
         )
     return int(float(found[1]) * BYTES[found[2].lower()])
+
+
+def formatted(count: float) -> str:
+    """Bytes as text, in the largest unit that they reach (a kilobyte is 1000 of them)."""
+    for unit, step in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= step:
+            return f"{count / step:,.1f} {unit}"
+    return f"{count:,.0f} bytes"

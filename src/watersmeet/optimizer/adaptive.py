@@ -1,4 +1,4 @@
-"""Orders that follow the measured figures, from batch to batch."""
+"""Orders that follow the measured statistics, from batch to batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from watersmeet.cost.multiway import one_order
 from watersmeet.cost.parameters import Order, Parameters, Statistics
-from watersmeet.optimizer.order import Objective, looked_at, still_best
+from watersmeet.optimizer.order import still_best
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Change:
     batch: int
     before: tuple[Order, ...]
     after: tuple[Order, ...]
-    cost_before: float  # both with the figures of this batch
+    cost_before: float  # both with the statistics of this batch
     cost_after: float
     reason: str
 
@@ -35,89 +35,88 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Orders change when, with the figures measured, they cost over `tolerance` more than the best ones would.
+    """Orders change when, with the statistics measured, they cost over `tolerance` more than the best ones would.
 
-    The tolerance keeps figures that only waver from turning the orders to and fro. An order decides about work, never
-    about results, so shards may follow different ones.
+    The tolerance prevents changes to and fro when statistics fluctuate. An order affects the work, never the results,
+    so shards may follow different orders.
     """
 
     tolerance: float = 0.1
-    objective: Objective = looked_at
     per_origin: bool = True
 
-    def start(self, notes: dict[str, Any] | None = None) -> RunningAdaptive:
-        """At work, from the beginning or from where `notes` left it."""
-        return RunningAdaptive(self, notes)
+    def start(self, metadata: dict[str, Any] | None = None) -> RunningAdaptive:
+        """A running instance, new or restored from its `metadata`."""
+        return RunningAdaptive(self, metadata)
 
 
 class RunningAdaptive:
-    """The orders of now, and the figures for which they were chosen.
+    """The current orders, and the statistics for which they were chosen.
 
-    Remembers a few numbers per stream (`notes`); `change` is what the last `decide` changed, if anything.
+    Its `metadata` are a few numbers per stream; `change` is the change of the last `decide`, if any.
     """
 
-    def __init__(self, rule: Adaptive, notes: dict[str, Any] | None = None) -> None:
+    def __init__(self, rule: Adaptive, metadata: dict[str, Any] | None = None) -> None:
         self.rule = rule
         self.orders: tuple[Order, ...] | None = None
         self.change: Change | None = None
         self._chosen_for: list[list[float]] = []
-        if notes:
-            self.orders = tuple(tuple(order) for order in notes["orders"])
-            self._chosen_for = [list(figures) for figures in notes["chosen_for"]]
+        if metadata:
+            self.orders = tuple(tuple(order) for order in metadata["orders"])
+            self._chosen_for = [list(statistics) for statistics in metadata["chosen_for"]]
 
     def decide(self, batch: int, p: Parameters) -> tuple[Order, ...]:
-        """The orders for the next batch, with the figures measured up to this one.
+        """The orders for the next batch, with the statistics measured up to this one.
 
-        Before anything has been measured they are those in which the streams are given.
+        Before the first measurement it is the order in which the streams are given.
         """
         self.change = None
         rule, before = self.rule, self.orders or one_order(range(len(p.streams)))
         if not any(s.rate for s in p.streams):
             return before
-        verdict = still_best(before, p, rule.tolerance, rule.objective, per_origin=rule.per_origin)
-        if verdict.holds and self.orders:
+        check = still_best(before, p, rule.tolerance, per_origin=rule.per_origin)
+        if check.holds and self.orders:
             return before
-        if not verdict.holds:
-            best = verdict.best
-            costs = f"{spell(p, best.orders)} costs {_number(best.cost)}, present order {_number(verdict.cost)}"
-            self.change = Change(batch, before, best.orders, verdict.cost, best.cost, f"{self._news(p)}: {costs}")
+        if not check.holds:
+            best = check.best
+            costs = f"{format_orders(p, best.orders)} costs {_number(best.cost)}, present order {_number(check.cost)}"
+            self.change = Change(batch, before, best.orders, check.cost, best.cost, f"{self._largest_move(p)}: {costs}")
         self.orders = self.change.after if self.change else before
-        self._chosen_for = [_figures(s) for s in p.streams]
+        self._chosen_for = [_statistics(s) for s in p.streams]
         return self.orders
 
-    def notes(self) -> dict[str, Any]:
-        """What a restart needs, as JSON has it."""
+    def metadata(self) -> dict[str, Any]:
+        """The orders and their statistics as JSON values, for a restart."""
         if self.orders is None:
             return {}
         return {"orders": [list(order) for order in self.orders], "chosen_for": self._chosen_for}
 
-    def _news(self, p: Parameters) -> str:
-        """The figure that has moved the most since the orders were chosen, in words."""
+    def _largest_move(self, p: Parameters) -> str:
+        """The statistic that has changed by the largest factor since the orders were chosen, as text."""
         if not self._chosen_for:
-            return "first figures"
+            return "first statistics"
         moved = []
         for i, (s, was) in enumerate(zip(p.streams, self._chosen_for, strict=True)):
-            for k, (unit, now, then) in enumerate(zip(UNITS, _figures(s), was, strict=True)):
+            for k, (unit, now, then) in enumerate(zip(UNITS, _statistics(s), was, strict=True)):
                 text = f"{s.name} now {_number(now)}{unit}, was {_number(then)}{unit}"
                 moved.append((_factor(now, then), -k, -i, text))
         return max(moved)[3]
 
 
-#: Units of what an order is chosen for. Of figures that have moved alike the first is named.
+#: Units of `_statistics`. Of statistics that have changed by the same factor the first is named.
 UNITS = ("/s", " keys", " tuples in its window")
 
 
-def _figures(s: Statistics) -> list[float]:
+def _statistics(s: Statistics) -> list[float]:
     return [s.rate, s.distinct, s.window_tuples]
 
 
 def _factor(now: float, then: float) -> float:
-    """How many times one figure is the other, the larger the one above; rounded, for rate and tuples move together."""
+    """The larger value divided by the smaller one; rounded, since rate and tuples change together."""
     low, high = sorted((now, then))
     return round(high / max(low, 1e-9), 6)
 
 
-def spell(p: Parameters, orders: Sequence[Order]) -> str:
+def format_orders(p: Parameters, orders: Sequence[Order]) -> str:
     """Orders by the names of the streams: "a, c, b", or for each origin its own, "a: c, b; b: a, c; …"."""
     single = _as_one(orders)
     if single is not None:
@@ -127,11 +126,11 @@ def spell(p: Parameters, orders: Sequence[Order]) -> str:
 
 
 def _as_one(orders: Sequence[Order]) -> Order | None:
-    """The one order that all follow, if there is one: a stream stands the earlier, the more others it precedes."""
+    """The one order that all follow, if there is one: streams sorted by how many others they precede."""
     ahead = [0] * len(orders)
     for order in orders:
-        for place, i in enumerate(order):
-            ahead[i] += len(order) - place
+        for position, i in enumerate(order):
+            ahead[i] += len(order) - position
     single = tuple(sorted(range(len(orders)), key=lambda i: (-ahead[i], i)))
     return single if one_order(single) == tuple(orders) else None
 

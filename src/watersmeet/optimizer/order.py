@@ -1,19 +1,19 @@
-"""The order in which an arrival meets the other streams: found by looking at all, or by a rule where they are many."""
+"""The order in which an arrival meets the other streams: the best of all, or a heuristic one for many streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, permutations
 
 from watersmeet.cost.multiway import from_origin, one_order, without
 from watersmeet.cost.parameters import Order, Parameters, Statistics
 from watersmeet.cost.work import Constants
 
-#: Up to so many streams every order is looked at: 720 of six.
+#: Up to this number of streams every order is priced: 720 for six.
 EXHAUSTIVE = 6
 
-#: What an order costs the arrivals of one stream.
+#: The cost of an order for the arrivals of one stream.
 Objective = Callable[[Parameters, int, Order], float]
 
 
@@ -23,7 +23,7 @@ def looked_at(p: Parameters, i: int, order: Order) -> float:
 
 
 def cpu(constants: Constants) -> Objective:
-    """Nanoseconds per second on a machine; lookups count, too, so that an index is not free."""
+    """Nanoseconds per second on a machine; lookups count, too: an index is not free."""
 
     def objective(p: Parameters, i: int, order: Order) -> float:
         return constants.price(from_origin(p, i, order))
@@ -32,8 +32,8 @@ def cpu(constants: Constants) -> Objective:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Orders to run, `orders[i]` for the arrivals of stream i, and what came second."""
+class OrderPlan:
+    """Orders to run, `orders[i]` for the arrivals of stream i, and the second best."""
 
     orders: tuple[Order, ...]
     cost: float
@@ -43,11 +43,11 @@ class Choice:
     exhaustive: bool
 
 
-def best_order(p: Parameters, objective: Objective = looked_at, *, per_origin: bool = True) -> Choice:
-    """The cheapest order; where it is cheaper still, and allowed, an order for each stream's arrivals by itself.
+def best_order(p: Parameters, objective: Objective = looked_at, *, per_origin: bool = True) -> OrderPlan:
+    """The cheapest order; with `per_origin`, an order for each stream's arrivals if that is cheaper still.
 
-    Up to six streams it is the best there is. Beyond, it is the heuristic's, with two streams swapped as long as that
-    helps. Of orders that cost the same the first in lexicographic order is taken.
+    Up to six streams it is the best of all. Beyond, it is the heuristic order, improved by swapping two streams as long
+    as that helps. Of orders that cost the same the first in lexicographic order is taken.
     """
     costs = _Costs(p, objective)
     n = len(p.streams)
@@ -63,22 +63,22 @@ def best_order(p: Parameters, objective: Objective = looked_at, *, per_origin: b
     second = next((orders for orders in others if orders != single), None)
     own = tuple(_best_for(costs, i, exhaustive) for i in range(n)) if per_origin else single
     if _rounded(costs.of(own)) < _rounded(costs.of(single)):
-        return Choice(own, costs.of(own), None, single, costs.of(single), exhaustive)
+        return OrderPlan(own, costs.of(own), None, single, costs.of(single), exhaustive)
     second_cost = None if second is None else costs.of(second)
-    return Choice(single, costs.of(single), ranked[0][1], second, second_cost, exhaustive)
+    return OrderPlan(single, costs.of(single), ranked[0][1], second, second_cost, exhaustive)
 
 
 def cost_of(p: Parameters, orders: Sequence[Order], objective: Objective = looked_at) -> float:
-    """What orders cost that are given."""
+    """The cost of given orders."""
     return _Costs(p, objective).of(orders)
 
 
 def heuristic(p: Parameters) -> Order:
-    """A good order without a search (Golab and Özsu): little work is left for the inner loops.
+    """A good order without a search (Golab and Özsu) that leaves little work to the inner loops.
 
     With equal distinct counts: ascending tuples in a window, or in a bucket of its index. In general the most
-    selective pair first (of the two, the stream with fewer tuples per key), then whichever stream leaves the fewest
-    combinations. Indexed windows come innermost.
+    selective pair first (of the two, the stream with fewer tuples per key), then each time the stream that leaves the
+    fewest combinations. Indexed windows come innermost.
     """
     streams = p.streams
     if len({s.distinct for s in streams}) == 1:
@@ -149,12 +149,12 @@ def _swaps(order: Order) -> Iterable[Order]:
 
 
 def _rounded(cost: float) -> float:
-    """Costs that differ by the order of summing are one."""
+    """Rounded: costs that differ by the order of summation only are equal."""
     return float(f"{cost:.12g}")
 
 
 class _Costs:
-    """Costs under one set of parameters; what an origin pays for an order is worked out once."""
+    """Costs under one set of parameters; the cost of an order for an origin is computed once."""
 
     def __init__(self, p: Parameters, objective: Objective) -> None:
         self.p = p
@@ -174,16 +174,16 @@ class _Costs:
         return self.of(one_order(order))
 
 
-# ------------------------------------------------------------ is it still the best?
+# ------------------------------------------------------------ checks of a running order
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether orders may stay: they cost at most `tolerance` more than the best would."""
+class OrderCheck:
+    """Whether orders may stay: they cost at most `tolerance` more than the best ones."""
 
     holds: bool
     cost: float
-    best: Choice
+    best: OrderPlan
 
 
 def still_best(
@@ -193,52 +193,8 @@ def still_best(
     objective: Objective = looked_at,
     *,
     per_origin: bool = True,
-) -> Verdict:
-    """Whether orders hold under new figures."""
+) -> OrderCheck:
+    """Whether orders hold under new statistics."""
     best = best_order(p, objective, per_origin=per_origin)
     cost = cost_of(p, orders, objective)
-    return Verdict(cost <= best.cost * (1 + tolerance), cost, best)
-
-
-def range_of_validity(
-    orders: Sequence[Order],
-    p: Parameters,
-    i: int,
-    tolerance: float,
-    objective: Objective = looked_at,
-    *,
-    per_origin: bool = True,
-    within: float = 1000.0,
-) -> tuple[float, float]:
-    """Rates of stream i, around the present one, for which the orders hold if nothing else changes.
-
-    Looked for up to `within` times the rate, either way, in steps of a half, then to a hundredth. An order that does
-    not hold at the present rate has an empty range: (rate, rate).
-    """
-    rate = p.streams[i].rate
-
-    def holds(factor: float) -> bool:
-        s = p.streams[i]
-        measured = None if s.tuples is None else s.tuples * factor
-        changed = replace(s, rate=rate * factor, tuples=measured)
-        streams = (*p.streams[:i], changed, *p.streams[i + 1 :])
-        return still_best(orders, replace(p, streams=streams), tolerance, objective, per_origin=per_origin).holds
-
-    if not holds(1.0):
-        return rate, rate
-    return rate * _edge(holds, 1 / 1.5, 1 / within), rate * _edge(holds, 1.5, within)
-
-
-def _edge(holds: Callable[[float], bool], step: float, limit: float) -> float:
-    """The last factor that holds on the way from 1 to the limit."""
-    inside, outside = 1.0, step
-    while holds(outside):
-        inside = outside
-        if inside == limit:
-            return inside
-        outside = inside * step
-        outside = max(outside, limit) if step < 1 else min(outside, limit)
-    while abs(outside / inside - 1) > 0.01:
-        middle = (inside * outside) ** 0.5
-        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
-    return inside
+    return OrderCheck(cost <= best.cost * (1 + tolerance), cost, best)

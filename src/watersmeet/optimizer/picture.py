@@ -1,4 +1,4 @@
-"""A plan as a picture: streams on the left, the operator, the result. SVG, readable on light and dark ground."""
+"""A plan as a picture: streams on the left, the operator, the result. SVG, readable on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 from watersmeet.cost import memory
 from watersmeet.cost.parameters import Parameters
 from watersmeet.model import durations
-from watersmeet.optimizer.adaptive import spell
-from watersmeet.optimizer.plan import Plan
+from watersmeet.optimizer.adaptive import format_orders
+from watersmeet.optimizer.plan import JoinPlan
 
-#: Measures in pixels: a line of text, a letter of the two sizes, the space inside a box and between boxes.
+#: Pixels: height of a line, width of a letter in both sizes, space inside a box and between boxes.
 LINE, LETTER, TITLE_LETTER, PAD, GAP = 18, 7.0, 8.6, 12, 22
 ARROW = 70
 
@@ -30,8 +30,8 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #333 }
 """
 
 
-def picture(plan: Plan, p: Parameters) -> str:
-    """The SVG of a plan for streams with these figures: what comes, how long it is kept, in which order it meets."""
+def picture(plan: JoinPlan, p: Parameters) -> str:
+    """The SVG of a plan for streams with these statistics: rates, retention, state, order, cost."""
     streams = [_stream_lines(plan, p, i) for i in range(len(p.streams))]
     operator, result = _operator_lines(plan, p), ["result", f"about {plan.results:,.4g} rows/s"]
     widths = [max(map(_width, streams)), _width(operator), _width(result)]
@@ -56,7 +56,7 @@ def picture(plan: Plan, p: Parameters) -> str:
     return ET.tostring(svg, encoding="unicode") + "\n"
 
 
-def _stream_lines(plan: Plan, p: Parameters, i: int) -> list[str]:
+def _stream_lines(plan: JoinPlan, p: Parameters, i: int) -> list[str]:
     s = p.streams[i]
     others = " and ".join(o.name for o in p.others(i))
     kept = memory.retention(p, i)
@@ -70,10 +70,10 @@ def _stream_lines(plan: Plan, p: Parameters, i: int) -> list[str]:
     ]
 
 
-def _operator_lines(plan: Plan, p: Parameters) -> list[str]:
-    lines = [f"{plan.algorithm} (asked for)" if plan.forced else plan.algorithm]
+def _operator_lines(plan: JoinPlan, p: Parameters) -> list[str]:
+    lines = [f"{plan.algorithm} (chosen by name)" if plan.forced else plan.algorithm]
     if len(p.streams) > 2:
-        lines += [f"meet {order}" for order in spell(p, plan.orders).split("; ")]
+        lines += [f"meet {order}" for order in format_orders(p, plan.orders).split("; ")]
     if plan.invalidation:
         lines.append(f"invalidation: {plan.invalidation}")
     lines.append(f"{plan.shards} shard{'s' if plan.shards != 1 else ''}")
@@ -82,9 +82,9 @@ def _operator_lines(plan: Plan, p: Parameters) -> list[str]:
 
 
 def _duration(seconds: float) -> str:
-    """In words if it is a whole number of some unit, else in seconds."""
+    """As a duration such as "5 minutes" for whole seconds, else a decimal number of seconds."""
     micros = round(seconds * 1e6)
-    return durations.spell(micros) if micros % 1_000_000 == 0 else f"{seconds:.3g} seconds"
+    return durations.formatted(micros) if micros % 1_000_000 == 0 else f"{seconds:.3g} seconds"
 
 
 def _width(lines: Sequence[str]) -> float:
@@ -96,8 +96,8 @@ def _height(lines: Sequence[str]) -> float:
 
 
 def _box(svg: ET.Element, x: float, y: float, width: float, lines: Sequence[str], kind: str = "box") -> None:
-    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{_height(lines):.1f}"}
-    ET.SubElement(svg, "rect", {"class": kind} | place)
+    bounds = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{_height(lines):.1f}"}
+    ET.SubElement(svg, "rect", {"class": kind} | bounds)
     for n, line in enumerate(lines):
         at = {"x": f"{x + PAD:.1f}", "y": f"{y + PAD + LINE * (n + 0.75):.1f}"}
         ET.SubElement(svg, "text", at if n else at | {"class": "title"}).text = line

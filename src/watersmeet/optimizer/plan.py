@@ -1,4 +1,4 @@
-"""Plans as data: what is asked, what will run, and what was not taken."""
+"""Plans as data: the request, the plan that runs, and the rejected alternatives."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from watersmeet.cost.machine import Machine
 from watersmeet.cost.parameters import Order, Parameters
 from watersmeet.cost.work import Cost
 from watersmeet.model.queries import JoinQuery
-from watersmeet.model.windows import TimeWindow, Unbounded
+from watersmeet.model.windows import RowsWindow, Unbounded
+from watersmeet.optimizer.order import OrderPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be planned, and with what."""
+class PlanRequest:
+    """The query to plan, its statistics, and the limits of the machine."""
 
     query: JoinQuery
     parameters: Parameters
     memory: float | None  # bytes, of all shards together
     cores: int
     machine: Machine
-    algorithm: str | None  # asked for by name: it is taken, and shown as such
+    algorithm: str | None  # requested by name: it is taken, and shown as such
     options: tuple[str, ...] = ()  # that the algorithm must have
     one_by_one: bool = False  # whether a join may take the tuples of a batch one by one
-    told: tuple[str, ...] = ()  # streams that are known to bring punctuations
+    with_punctuations: tuple[str, ...] = ()  # streams declared to have punctuations
 
     def cpu(self, algorithm: str, cost: Cost) -> float:
-        """Nanoseconds of one core per second of event time, those of the micro-batches as such included."""
+        """Nanoseconds of one core per second of event time, the fixed ones of the micro-batches included."""
         constants, interval = self.machine.of(algorithm), self.parameters.interval
         return cost.cpu(constants) + (constants.batch / interval if interval else 0.0)
 
@@ -38,14 +39,18 @@ class Asked:
 
     @property
     def by_time(self) -> bool:
-        """Whether time alone says what is in a window."""
-        return all(isinstance(s.window, TimeWindow | Unbounded) for s in self.query.streams)
+        """Whether every window is bounded by time, or unbounded."""
+        return not any(isinstance(s.window, RowsWindow) for s in self.query.streams)
 
     @property
-    def promising(self) -> list[str]:
-        """Streams with punctuations: who breaks a promise is no result, so the join must hear them."""
+    def punctuated(self) -> list[str]:
+        """Streams with punctuations. The join must use them: a violation never becomes a result."""
         pairs = zip(self.query.streams, self.parameters.streams, strict=True)
-        return [spec.name for spec, s in pairs if spec.promises or s.punctuation_rate or spec.name in self.told]
+        return [
+            spec.name
+            for spec, s in pairs
+            if spec.constraints or s.punctuation_rate or spec.name in self.with_punctuations
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,20 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What will run. Rules fill it in, from first to last; `reasons` has one sentence of each."""
+class PlanStatistics:
+    """Statistics of a join's streams, and their source, as a keyword and as a sentence."""
+
+    parameters: Parameters
+    source: str  # "assumed", "given", "measured", "remembered" or "sampled"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """The plan that runs, and the rejected alternatives. The rules fill it in one by one; each adds one of `reasons`.
+
+    `order` is the order in which the operator lets several streams meet, with its cost; None without measurements.
+    """
 
     algorithm: str = ""
     forced: bool = False
@@ -76,8 +93,10 @@ class Plan:
     warnings: tuple[str, ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
     candidates: tuple[str, ...] = field(default=(), repr=False)
+    statistics: PlanStatistics | None = field(default=None, repr=False)
+    order: OrderPlan | None = None
 
-    def because(self, rule: str, reason: str) -> Plan:
+    def because(self, rule: str, reason: str) -> JoinPlan:
         return replace(self, reasons=(*self.reasons, (rule, reason)))
 
     def to_dict(self) -> dict[str, Any]:

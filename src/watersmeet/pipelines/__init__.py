@@ -1,1 +1,1 @@
-"""Pipelines as files: what stands in a `PIPELINE.toml`, and what is wrong with it. Knows nothing of Spark."""
+"""Pipelines as files: reading and checking a `PIPELINE.toml`. Independent of Spark."""

@@ -1,17 +1,21 @@
-"""Columns that a pipeline tells of, as far as its text says which there are: of streams with a `schema`."""
+"""Checks of the columns that a pipeline names, against the streams' schemas or the columns of their files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
-
-from watersmeet.model.spark_sql import SparkSQL
-from watersmeet.pipelines.mistakes import Mistake
-from watersmeet.pipelines.places import Path
-from watersmeet.query.names import near
+from watersmeet.errors import suggestion
+from watersmeet.pipelines.diagnostics import Mistake
+from watersmeet.pipelines.toml_positions import Path
+from watersmeet.query.expressions import (
+    Expression,
+    aliased_column,
+    column_names,
+    output_name,
+    parse_expression,
+    schema_fields,
+)
 
 TYPES = (
     *("BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL", "DOUBLE"),
@@ -20,7 +24,7 @@ TYPES = (
 )
 TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 
-#: Types by column; None where the text does not say.
+#: Types by column; None if the type is unknown.
 Columns = dict[str, str | None]
 
 
@@ -29,10 +33,10 @@ def is_avro(stream: dict[str, Any]) -> bool:
 
 
 def check(streams: dict[str, dict[str, Any]], known: dict[str, Columns]) -> Iterator[Mistake]:
-    """Mistakes about the columns of streams; what they are goes to `known`."""
+    """Mistakes in the columns of streams. `known` has the columns of files; this adds schemas and `select`."""
     for name, stream in streams.items():
         path: Path = ("streams", name)
-        columns: Columns | None = None
+        columns: Columns | None = known.pop(name, None)
         if "schema" in stream and not is_avro(stream):
             columns = {}
             yield from _schema((*path, "schema"), stream["schema"], columns)
@@ -56,70 +60,84 @@ def check(streams: dict[str, dict[str, Any]], known: dict[str, Columns]) -> Iter
 
 
 def _schema(path: Path, text: str, columns: Columns) -> Iterator[Mistake]:
-    try:
-        tokens = SparkSQL().tokenize(text)
-    except SqlglotError:
+    fields = schema_fields(text)
+    if fields is None:
         hint = 'write it like "item_id BIGINT, opened_at TIMESTAMP".'
         yield Mistake(path, "the schema cannot be read as columns and types.", hint, value=True)
         return
-    depth, field = 0, []
-    for token in [*tokens, None]:
-        if token is not None and (depth or token.text != ","):
-            depth += sum(token.text.count(c) for c in "<(") - sum(token.text.count(c) for c in ">)")
-            field.append(token.text)
-            continue
-        words = [w for w in field if w != ":"]
-        if len(words) < 2:
-            said = f"`{' '.join(field)}` in the schema is not a column and its type."
-            yield Mistake(path, said, 'write it like "item_id BIGINT, opened_at TIMESTAMP".', value=True)
-        elif words[1].upper() not in TYPES:
-            said = f"`{words[0]}` in the schema is of a type `{words[1]}`, which there is not."
-            yield Mistake(path, said, near(words[1].upper(), TYPES, "types are"), value=True, part=words[1])
-        if words:
-            columns[words[0]] = words[1].upper() if len(words) > 1 else None
-        field = []
+    for field in fields:
+        tokens = [token for token in field if token != ":"]
+        if len(tokens) < 2:
+            message = f"`{' '.join(field)}` in the schema is not a column and its type."
+            yield Mistake(path, message, 'write it like "item_id BIGINT, opened_at TIMESTAMP".', value=True)
+        elif tokens[1].upper() not in TYPES:
+            message = f"`{tokens[0]}` in the schema is of a type `{tokens[1]}`, which there is not."
+            yield Mistake(path, message, suggestion(tokens[1].upper(), TYPES, "types are"), value=True, part=tokens[1])
+        if tokens and tokens[0] in columns:
+            message = f"the schema has two columns called `{tokens[0]}`."
+            yield Mistake(path, message, "leave one out, or call it otherwise.", value=True)
+        elif tokens and ("." in tokens[0] or "`" in tokens[0]):
+            message = (
+                f"column `{tokens[0]}` has a dot or a backtick in its name, which PySpark does not hand to Python."
+            )
+            yield Mistake(path, message, "call it otherwise in the schema.", value=True, part=tokens[0])
+        if tokens:
+            columns[tokens[0]] = tokens[1].upper() if len(tokens) > 1 else None
 
 
 def _selected(path: Path, text: str, columns: Columns | None, selected: Columns) -> Iterator[Mistake]:
-    tree = parsed(text)
+    tree = parse_expression(text)
     if tree is None:
         yield Mistake(
             path, f"`{text}` is not an expression.", 'write it in Spark SQL: "price * 2 AS twice".', True, text
         )
         return
-    name = tree.alias or (tree.name if isinstance(tree, exp.Column) else "")
+    name = output_name(tree)
     if not name:
         yield Mistake(path, f"`{text}` has no name.", f"give it one: {text} AS name.", True, text)
         return
-    kind = columns.get(tree.name) if columns and isinstance(tree.unalias(), exp.Column) else None
-    selected[name] = kind
+    source = aliased_column(tree)
+    selected[name] = columns.get(source) if columns and source is not None else None
     if columns is not None:
         yield from unknown_columns(path, tree, columns)
 
 
 def _named(path: Path, stream: dict[str, Any], columns: Columns) -> Iterator[Mistake]:
-    """Columns that the words of a stream name."""
-    for word in ("time", "order_by"):
-        if word in stream:
-            yield from _one((*path, word), stream[word], columns)
+    """Mistakes in the columns that the keys of a stream name."""
+    for key in ("time", "order_by"):
+        if key in stream:
+            yield from _one((*path, key), stream[key], columns)
     kind = columns.get(stream["time"])
     if kind is not None and kind in TYPES and kind not in TIMES:
-        said = f"`{stream['time']}` is {kind}; an event time is a TIMESTAMP."
+        message = f"`{stream['time']}` is {kind}; an event time is a TIMESTAMP."
         hint = f'write TIMESTAMP in the schema, or select = ["*", "timestamp_millis({stream["time"]}) AS …"].'
-        yield Mistake((*path, "time"), said, hint, value=True)
-    signs = stream.get("punctuation", [])
-    for n, sign in enumerate(signs if isinstance(signs, list) else [signs]):
-        at = (*path, "punctuation", n) if isinstance(signs, list) else (*path, "punctuation")
-        for word in ("unique", "clustered", "ordered"):
-            if word in sign:
-                yield from _one((*at, word), sign[word], columns)
-        for word in ("when", "heartbeat", "end", "on", "values", "low", "high"):
-            for text in _texts(sign.get(word)):
-                tree = parsed(text)
+        yield Mistake((*path, "time"), message, hint, value=True)
+    rules = stream.get("punctuation", [])
+    for n, rule in enumerate(rules if isinstance(rules, list) else [rules]):
+        at = (*path, "punctuation", n) if isinstance(rules, list) else (*path, "punctuation")
+        for key in ("unique", "clustered", "ordered"):
+            if key in rule:
+                yield from _one((*at, key), rule[key], columns)
+        for name in _texts(rule.get("on")) or rule.get("on", ()):
+            yield from _one((*at, "on"), _as_called(name, columns), columns)
+        for key in ("when", "heartbeat", "end", "on", "values", "low", "high"):
+            for text in _texts(rule.get(key)) if key != "on" else _computed(rule.get("on")):
+                tree = parse_expression(text)
                 if tree is None:
-                    yield Mistake((*at, word), f"`{text}` is not an expression.", "write it in Spark SQL.", True, text)
+                    yield Mistake((*at, key), f"`{text}` is not an expression.", "write it in Spark SQL.", True, text)
                 else:
-                    yield from unknown_columns((*at, word), tree, columns)
+                    yield from unknown_columns((*at, key), tree, columns)
+
+
+def _as_called(name: str, columns: Columns) -> str:
+    """The column's name in the stream's own case; Spark ignores case."""
+    bare = name.strip("`")
+    return next((column for column in columns if column.lower() == bare.lower()), bare)
+
+
+def _computed(on: Any) -> list[str]:
+    """The expressions of a table of columns and expressions."""
+    return list(on.values()) if isinstance(on, dict) else []
 
 
 def _texts(value: Any) -> list[str]:
@@ -132,26 +150,16 @@ def _texts(value: Any) -> list[str]:
     )
 
 
-def parsed(text: str) -> exp.Expr | None:
-    """The tree of an expression, if it is one."""
-    try:
-        select = parse_one(f"SELECT {text}", dialect=SparkSQL)
-    except SqlglotError:
-        return None
-    return select.expressions[0] if len(select.expressions) == 1 else None
-
-
-def unknown_columns(path: Path, tree: exp.Expr, columns: Columns) -> Iterator[Mistake]:
-    """Columns of an expression that there are not. `kafka` is what a message has beside its value."""
+def unknown_columns(path: Path, tree: Expression, columns: Columns) -> Iterator[Mistake]:
+    """Unknown columns of an expression. `kafka` is the struct with a message's key, headers and position."""
     names = {name.lower() for name in columns} | {"kafka"}
-    for column in tree.find_all(exp.Column):
-        first = column.parts[0].name
-        if first.lower() not in names and not isinstance(column.this, exp.Star):
-            hint = near(first, list(columns), "the columns are")
+    for first in column_names(tree):
+        if first.lower() not in names:
+            hint = suggestion(first, list(columns), "the columns are")
             yield Mistake(path, f"there is no column `{first}`.", hint, value=True, part=first)
 
 
 def _one(path: Path, name: str, columns: Columns) -> Iterator[Mistake]:
     if name not in columns:
-        hint = near(name, list(columns), "the columns are")
+        hint = suggestion(name, list(columns), "the columns are")
         yield Mistake(path, f"there is no column `{name}`.", hint, value=True)

@@ -1,4 +1,4 @@
-"""A pipeline that was read: pure data, with what came from the environment in place (and so out of its `repr`)."""
+"""A pipeline as data. Values from the environment are filled in, so options are left out of `repr`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Source:
-    """A stream: where its rows come from, and what is known of them."""
+    """A stream: its source, schema, window and punctuations."""
 
     name: str
     format: str
@@ -27,6 +27,8 @@ class Source:
     delay: str = "0 seconds"
     late_share: float | None = None
     idle_after: str | None = None
+    idle_clock: str | None = None
+    filter: str | None = None
     order_by: str | None = None
     punctuation: tuple[Mapping[str, Any], ...] = ()
 
@@ -47,7 +49,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Session:
-    """What the Spark session is told."""
+    """Settings of the Spark session."""
 
     master: str | None = None
     shards: int | None = None
@@ -58,7 +60,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Streams, what is asked of them (`query`, or the arguments of a `join`), and where it goes."""
+    """Sources, a `query` or the arguments of a `join`, and sinks."""
 
     name: str
     checkpoint: str
@@ -67,10 +69,11 @@ class Pipeline:
     query: str | None = None
     join: Mapping[str, Any] | None = None
     trigger: str | None = None
+    ends: bool = False
     session: Session = Session()
 
     @property
     def formats(self) -> set[str]:
-        """All data formats that it speaks, those of messages included."""
+        """All data formats that it uses, those of messages included."""
         both: tuple[Source | Sink, ...] = (*self.sources, *self.sinks)
         return {one.format for one in both} | {one.value for one in both if one.format == "kafka"}

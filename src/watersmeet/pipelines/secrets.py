@@ -1,6 +1,6 @@
-"""Values from the environment: `${NAME}` in a pipeline. They are put in when it is read, and never shown.
+"""Values from the environment: `${NAME}` in a pipeline. They are filled in when it is read, and never shown.
 
-What this process has read so, it hides in everything that it says afterwards: `hide` puts the name back.
+`hide` replaces every value that this process has filled in by its `${NAME}`, in messages and logs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 
 _NAME = re.compile(r"\$(\$\{)|\$\{([^}]*)\}")
 SHORTEST = 4
-_read: dict[str, str] = {}  # values by the text that stands for them
+_read: dict[str, str] = {}  # values by `${NAME}`
 
 
 class UnsetError(LookupError):
-    """A variable is not set; its name."""
+    """A variable is not set; the message is its name."""
 
 
 def filled(text: str, environment: Mapping[str, str]) -> str:
-    """The text with variables put in; `$${` stands for `${` itself."""
+    """The text with variables filled in; `$${` is an escaped `${`."""
 
     def one(found: re.Match[str]) -> str:
         if found[1]:
@@ -34,7 +34,7 @@ def filled(text: str, environment: Mapping[str, str]) -> str:
 
 
 def hide(text: str) -> str:
-    """The text with names in the place of values; not of values so short that any text has them."""
+    """The text with values replaced by their names; values shorter than SHORTEST stay, any text may contain them."""
     for name, value in sorted(_read.items(), key=lambda item: -len(item[1])):
         if len(value) >= SHORTEST:
             text = text.replace(value, name)
@@ -42,10 +42,10 @@ def hide(text: str) -> str:
 
 
 class Hiding(logging.Filter):
-    """Log records without secrets, in what is said and in the errors that it is said of."""
+    """Hides secrets in the messages and tracebacks of log records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = hide(record.getMessage()), None
-        if record.exc_info:  # formatters take the text, once there is one
+        if record.exc_info:  # formatters use exc_text if it is set
             record.exc_text = hide(logging.Formatter().formatException(record.exc_info))
         return True

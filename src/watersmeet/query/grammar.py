@@ -16,20 +16,20 @@ from sqlglot.tokenizer_core import TokenType
 
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.model import durations
-from watersmeet.model.spark_sql import SparkSQL, SparkSQLParser
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
-from watersmeet.query.pointing import Place, error
-from watersmeet.query.queries import Auto
+from watersmeet.query.parsed_query import Auto
+from watersmeet.query.source_spans import Place, error
+from watersmeet.query.spark_sql import SparkSQL, SparkSQLParser
 
 _WINDOWS = "RANGE 12 HOURS, RANGE 12 HOURS SLIDE 5 MINUTES, ROWS 1000, PARTITION BY k ROWS 5, UNBOUNDED, NOW or AUTO"
 _PLAIN: dict[str, Window | Auto] = {"UNBOUNDED": Unbounded(), "NOW": TimeWindow(0), "AUTO": Auto()}
-#: Under which a table of the tree has its window.
+#: Key of a table's `meta` that holds its Bracket.
 WINDOW = "window"
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """What stands in brackets: the window, the columns by which its rows are counted, how often it is looked at."""
+    """The contents of brackets: the window, the columns of PARTITION BY, and SLIDE in microseconds."""
 
     window: Window | Auto
     place: Place
@@ -63,11 +63,11 @@ class CQLParser(SparkSQLParser):
             if not self._match_text_seq("ROWS"):
                 self.raise_error("Expecting ROWS")
             return RowsWindow(self._parse_rows(), per_key=True), partition, None
-        for word, plain in _PLAIN.items():
-            if self._match_text_seq(word):
+        for keyword, plain in _PLAIN.items():
+            if self._match_text_seq(keyword):
                 return plain, (), None
-        self.raise_error("no window begins with this word")
-        raise AssertionError("an error at once is asked for")
+        self.raise_error("no window begins with this keyword")
+        raise AssertionError("raise_error returned")
 
     def _parse_rows(self) -> int:
         token = self._curr
@@ -75,17 +75,17 @@ class CQLParser(SparkSQLParser):
             self.raise_error("ROWS is followed by how many, a whole number from 1 on", token or None)
         return int(token.text)
 
-    def _parse_duration(self, word: str) -> int:
+    def _parse_duration(self, keyword: str) -> int:
         first = self._curr
         while self._curr and self._curr.token_type != TokenType.R_BRACKET and self._curr.text.upper() != "SLIDE":
             self._advance()
         text = self.sql[first.start : self._prev.end + 1] if first and self._curr is not first else ""
         try:
-            length = durations.parse(text, word)
+            length: int = durations.parse(text, keyword)
         except WindowError:
             length = -1
-        if length < (1 if word == "SLIDE" else 0):
-            self.raise_error(f"{word} is followed by a duration of fixed length, like 5 MINUTES", first or None)
+        if length < (1 if keyword == "SLIDE" else 0):
+            self.raise_error(f"{keyword} is followed by a duration of fixed length, like 5 MINUTES", first or None)
         return length
 
 
@@ -96,7 +96,7 @@ class CQL(SparkSQL):
 
 
 def parse(text: str) -> exp.Expr:
-    """sqlglot's tree of one statement; the windows hang at the tables."""
+    """sqlglot's tree of one statement; each window is in the `meta` of its table."""
     parser = CQLParser(dialect=CQL())
     try:
         trees = parser.parse(CQL().tokenize(text), text)
@@ -115,18 +115,18 @@ def parse(text: str) -> exp.Expr:
 
 
 def _refusal(text: str, parser: CQLParser, wrong: ParseError) -> QueryError:
-    said = wrong.errors[0]["description"]
+    description = wrong.errors[0]["description"]
     token = parser.wrong
     end = len(text.rstrip())
     place = (end, end) if token is None else (token.start, token.end)
     here = "the query ends" if token is None else f"`{text[token.start : token.end + 1]}` stands"
-    if said.startswith("Expecting "):
-        missing = said.removeprefix("Expecting ")
+    if description.startswith("Expecting "):
+        missing = description.removeprefix("Expecting ")
         return error(text, place, f"`{missing}` is missing where {here}.", f"put `{missing}` before it.")
-    if said.startswith("no window"):
+    if description.startswith("no window"):
         return error(text, place, f"{here} where a window should.", f"in brackets goes {_WINDOWS}.", WindowError)
-    if " is followed by " in said:
-        return error(text, place, f"{said}; here {here}.", f"in brackets goes {_WINDOWS}.", WindowError)
+    if " is followed by " in description:
+        return error(text, place, f"{description}; here {here}.", f"in brackets goes {_WINDOWS}.", WindowError)
     if token is not None and token.token_type == TokenType.L_BRACKET:
         return error(text, place, f"{here} where no window can.", "a window follows its stream: auction [NOW] AS a.")
     return error(

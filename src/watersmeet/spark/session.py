@@ -8,11 +8,14 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from pyspark import SparkFiles
+from pyspark import SparkContext, SparkFiles
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     BooleanType,
@@ -26,14 +29,18 @@ from pyspark.sql.types import (
 )
 
 from watersmeet.errors import SettingError
-from watersmeet.spark import source, worker_cache
+from watersmeet.spark import workload_source as source
+from watersmeet.spark.checkpoints.file_system import reached
+from watersmeet.spark.runtime import worker_cache
+from watersmeet.spark.runtime.spark_versions import CHECKPOINT_PACKAGE, STATE_SERVERS, require_state_operator
 
 log = logging.getLogger("watersmeet")
 
 _STATE = "spark.sql.streaming.stateStore"
 #: Without these a streaming join is refused: name → (value, why).
+PROVIDER = f"{_STATE}.providerClass"
 REQUIRED = {
-    f"{_STATE}.providerClass": (
+    PROVIDER: (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         "the Python state operator runs on no other",
     ),
@@ -46,11 +53,15 @@ REQUIRED = {
         "a speculative task that lost could otherwise overwrite the winner's changelog",
     ),
 }
+#: Spark's default provider, which can do neither.
+DEFAULT_PROVIDER = "HDFSBackedStateStoreProvider"
+#: Whether batches without rows run for the clock.
+EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: Good for speed; a foreign session may differ.
 ADVISED = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.python.daemon.module": "watersmeet.spark.daemon",
+    "spark.python.daemon.module": "watersmeet.spark.runtime.daemon",
 }
 #: Spark measures an Arrow batch after every row that it puts in, which takes as long as putting it in, unless there is
 #: no limit. Rows of fixed width need none; with others `limit_batches` goes back to Spark's own.
@@ -66,6 +77,13 @@ FIXED_WIDTH = (
     YearMonthIntervalType,
     NullType,
 )
+#: Spark's default starts shell processes for every file that it writes to a local disk. This one renames without them.
+#: On a local disk both look for the file first and then rename, so a second driver is refused alike; elsewhere the
+#: default may be stricter (`default_file_manager`).
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_FILE_MANAGER = f"{CHECKPOINT_PACKAGE}.FileSystemBasedCheckpointFileManager"
+#: Loggers of PySpark that print an error as a page of JSON before it is raised.
+DUPLICATE_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -73,7 +91,8 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.python.unix.domain.socket.enabled": "true",  # the workers are on this machine: nearer than through TCP
+    "spark.python.unix.domain.socket.enabled": "true",  # the workers are on this machine: faster than TCP
+    FILE_MANAGER: LOCAL_FILE_MANAGER,
 }
 
 
@@ -89,13 +108,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 def session(
     *, master: str = "local[*]", remote: str | None = None, shards: int | None = None, **spark_settings: Any
 ) -> SparkSession:
-    """A Spark session made for Watersmeet, with the format `watersmeet`, and a log line that says what was set.
+    """A Spark session made for Watersmeet, with the format `watersmeet`, and a log line with the settings.
 
     `shards` is the number of parts in which keys are divided (default: one per core of a local master); it becomes
     ``spark.sql.shuffle.partitions``. Further settings are given with underscores for dots
     (``spark_driver_memory="4g"``) or in a dictionary: ``**{"spark.driver.memory": "4g"}``.
 
-    `remote` asks for Spark Connect in place of a `master`: the address of a server (``"sc://host"``), of which only
+    `remote` is for Spark Connect, in place of a `master`: the address of a server (``"sc://host"``), of which only
     the settings of the session are changed, or ``"local[2]"``, which starts one on this machine.
     """
     place = master if remote is None else remote
@@ -111,16 +130,17 @@ def session(
     builder = SparkSession.builder
     builder = builder.master(master).appName("watersmeet") if remote is None else builder.remote(remote)
     known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED
-    if remote is None and SparkSession.getActiveSession() is None:  # one that there is may have set a limit by now
+    if remote is None and SparkSession.getActiveSession() is None:  # an existing session may have a limit by now
         known[BATCH_BYTES] = NO_LIMIT
     known |= settings
     for name, value in known.items():
-        if local or remote is None or name.startswith("spark.sql."):  # what a server is started with is its own affair
+        if local or remote is None or name.startswith("spark.sql."):  # other settings are fixed when a server starts
             builder = builder.config(name, value)
     with warnings.catch_warnings():
-        if local and remote is not None:  # the server was started with them, and is told once more
+        if local and remote is not None:  # the server was started with these settings: setting them again warns
             warnings.filterwarnings("ignore", "Failed to set ", UserWarning)
         spark = builder.getOrCreate()
+    _hush(driver=local or remote is None)
     source.register(spark)
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
@@ -129,8 +149,18 @@ def session(
     return spark
 
 
+def _hush(*, driver: bool) -> None:
+    """Silence loggers that warn in healthy runs, or repeat an error that is raised as well."""
+    for name in DUPLICATE_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    if driver and SparkContext._jvm is not None:
+        log4j = SparkContext._jvm.org.apache.logging.log4j
+        for name in STATE_SERVERS:  # they warn in healthy runs: a shard reads its state before it has one
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
+
+
 def _warm_up(spark: SparkSession, workers: int) -> None:
-    """Have the workers started, with kernels compiled and loaded, by the time that the first batch asks for them."""
+    """Start the workers, with kernels compiled and loaded, before the first batch needs them."""
     try:
         spark.range(0, workers, 1, workers).mapInArrow(_nothing, "id bigint").count()
     except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
@@ -158,11 +188,45 @@ def limit_batches(df: DataFrame) -> None:
         df.sparkSession.conf.set(BATCH_BYTES, LIMIT)
 
 
+@contextmanager
+def default_file_manager(spark: SparkSession, checkpoint: str | Path) -> Iterator[None]:
+    """Start a query with Spark's own choice of a checkpoint file manager if the checkpoint is not on a local disk."""
+    ours = spark.conf.get(FILE_MANAGER, None) == LOCAL_FILE_MANAGER
+    if not ours or isinstance(reached(spark, str(checkpoint)), Path):
+        yield
+        return
+    spark.conf.unset(FILE_MANAGER)
+    try:
+        yield
+    finally:
+        spark.conf.set(FILE_MANAGER, LOCAL_FILE_MANAGER)
+
+
+@contextmanager
+def bounded_run(spark: SparkSession, trigger: Mapping[str, Any]) -> Iterator[None]:
+    """Start a query that takes the input that is there without batches for the clock, which would never end."""
+    if not trigger.keys() & {"availableNow", "once"}:
+        yield
+        return
+    before = spark.conf.get(EMPTY_BATCHES, "true") or "true"
+    spark.conf.set(EMPTY_BATCHES, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(EMPTY_BATCHES, before)
+
+
 def check(spark: SparkSession) -> None:
-    """Refuse a session that lacks a required setting, naming it."""
+    """Refuse a session that lacks the state operator or a required setting, naming it.
+
+    Any state store provider is accepted but Spark's default: vendors have classes of their own. Spark itself refuses
+    one without column families, or without checkpoints of format 2, in the first batch.
+    """
+    require_state_operator(spark)
     for name, (value, why) in REQUIRED.items():
         have = spark.conf.get(name, None)
-        if have != value:
+        fits = have is not None and DEFAULT_PROVIDER not in have if name == PROVIDER else have == value
+        if not fits:
             raise SettingError(
                 f"the Spark session has `{name}` = {have}, but a streaming join needs {value}: {why}.",
                 hint=f'spark.conf.set("{name}", "{value}"), or make the session with wm.session() / wm.configure().',

@@ -2,73 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StringType, StructField, TimestampNTZType, TimestampType
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.model import durations
-from watersmeet.model.queries import StreamSpec
-from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
-from watersmeet.spark.punctuations import Known, Punctuation, Sign, promises
-
-_numbers = count(1)
+from watersmeet.model.durations import Duration
+from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.model.windows import (
+    Interval,
+    RowsWindow,
+    TimeWindow,
+    Tumbling,
+    Unbounded,
+    Window,
+    format_length,
+    format_window,
+)
+from watersmeet.spark.planning.arguments import NoDataFrame, kind_of, require_dataframe, require_text
+from watersmeet.spark.planning.columns import RESERVED, expression, require
+from watersmeet.spark.planning.columns import kind_of as type_of
+from watersmeet.spark.planning.key_punctuations import checked
+from watersmeet.spark.punctuations import ColumnConstraint, Expression, Punctuation, PunctuationRule
+from watersmeet.spark.runtime.spark_versions import arrow_type
 
 AUTO = "auto"
-#: The share of rows that may come late where the delay is measured and nobody says how many.
+#: Names of types whose values have no equality.
+INCOMPARABLE = ("map", "variant", "geometry", "geography", "void")
+#: The share of rows that may come late where the delay is measured and no share is given.
 LATE_SHARE = 0.001
+#: Column that is true for rows that are tuples of the join; the others show the stream's times only.
+TAKES_PART = RESERVED + "takes part"
+
+
+#: What the state of an operator belongs to: the query, and the ids of its shards.
+OperatorSpec = tuple[JoinQuery, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """The join whose output a stream is: its key, and the ids of its shards."""
+    """The join whose output a stream is: its key, the ids of its shards, its name, and all operators up to it."""
 
     key: tuple[str, ...]
     ids: tuple[int, ...]
+    name: str = ""
+    operators: tuple[OperatorSpec, ...] = ()
+    ending: Callable[[], Stream] | None = field(default=None, repr=False, compare=False)  # the same over ending streams
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(NoDataFrame):
     """One input of a join. Made by `stream`, read by `join`."""
 
     df: DataFrame
-    name: str
+    name: Any  # a text; None if it was given none and is not joined yet
     time: str
-    window: int | RowsWindow | None  # microseconds, or so many rows
+    window: int | RowsWindow | Interval | Tumbling | None  # microseconds, so many rows, or what the join gives
     delay: int
-    signs: tuple[Sign, ...] = ()
-    known: tuple[Known, ...] = ()
-    hidden: tuple[str, ...] = ()  # columns that are not the tuples'
+    rules: tuple[PunctuationRule, ...] = ()
+    constraints: tuple[ColumnConstraint, ...] = ()
+    hidden: tuple[str, ...] = ()  # columns of `df` that are not part of tuples
     upstream: Upstream | None = None
     order_by: str | None = None
     idle_after: int | None = None
-    late_share: float | None = None  # the delay is measured
+    idle_clock: int | None = None
+    late_share: float | None = None  # None: the delay is given, not measured
+    compared: tuple[str, ...] = ()  # columns that are a key of the stream elsewhere in the same join
+    cautions: tuple[str, ...] = ()  # texts about punctuations that the operator does not use
+    ends: bool = False  # whether nothing follows the next batch
+    takes_part: str | None = None  # the column that is true for rows that are joined; others move the watermark only
 
-    def spec(self, key: tuple[str, ...], *, closed: bool) -> StreamSpec:
-        """What the engine needs to know of this stream when it is joined on `key`."""
+    def spec(self, key: tuple[str, ...], *, closed: bool, compared: str | None = None) -> StreamSpec:
+        """The engine's specification of this stream, joined on `key`; without one, `compared` is what it closes."""
         window: Window
-        if isinstance(self.window, RowsWindow):
+        if isinstance(self.window, RowsWindow | Interval | Tumbling):
             window = self.window
         else:
             window = Unbounded() if self.window is None else TimeWindow(self.window, closed)
         schema = pa.schema([pa.field(f.name, self._arrow_type(f.name, f.dataType)) for f in self.columns])
-        about = promises(self.known, key, self.name)
-        tellers = 0 if self.upstream is None else len(self.upstream.ids)
-        spec = StreamSpec(self.name, schema, self.time, key, window, self.delay, about, tellers)
-        if any(s.kind == "range" for s in self.signs) and self.upstream is None and not spec.has_ordered_key:
+        about = tuple(k.constraint for k in self.constraints)
+        upstream_shards = 0 if self.upstream is None else len(self.upstream.ids)
+        fields = (self.name, schema, self.time, key, window, self.delay, about, upstream_shards)
+        spec = StreamSpec(*fields, compared=compared)
+        if any(s.kind == "range" for s in self.rules) and self.upstream is None and not spec.has_ordered_key:
             kinds = ", ".join(str(schema.field(k).type) for k in key)
             raise ColumnError(
                 f"`punctuation` of stream `{self.name}` closes ranges of {', '.join(key)} ({kinds}); a range is one of "
                 "values of one column, of a type with an order.",
                 hint='close single values, wm.when("…", on=…), or join on one column of numbers, texts or times.',
             )
-        return replace(spec, order_by=self.order_by, idle_after=self.idle_after, late_share=self.late_share)
+        spec = replace(spec, order_by=self.order_by, late_share=self.late_share)
+        return replace(spec, idle_after=self.idle_after, idle_clock=self.idle_clock)
+
+    def __repr__(self) -> str:
+        delay = "measured" if self.late_share is not None else format_length(self.delay)
+        facts = [f"time {self.time}", f"window {format_window(self.given_window or Unbounded())}", f"delay {delay}"]
+        kinds = [*(type(k.constraint).__name__.lower() for k in self.constraints), *(rule.kind for rule in self.rules)]
+        facts += [f"punctuations {', '.join(dict.fromkeys(kinds))}"] if kinds else []
+        return f"<Stream {self.name}: {', '.join(facts)}>"
+
+    @property
+    def closes(self) -> bool:
+        """Whether the stream has punctuations or constraints that close keys or end it."""
+        return bool(self.constraints) or any(rule.kind not in ("heartbeat", "empty") for rule in self.rules)
+
+    @property
+    def time_type(self) -> DataType:
+        return self.df.schema[self.time].dataType
 
     @property
     def columns(self) -> list[StructField]:
@@ -76,7 +134,7 @@ class Stream:
 
     def _arrow_type(self, column: str, kind: DataType) -> pa.DataType:
         try:
-            return to_arrow_type(kind, timezone="UTC")
+            return arrow_type(kind)
         except PySparkTypeError as error:
             raise ColumnError(
                 f"column `{column}` of stream `{self.name}` is {kind.simpleString()}, "
@@ -86,8 +144,8 @@ class Stream:
 
     @property
     def given_window(self) -> Window | None:
-        """The window that the stream was given, if it was."""
-        if self.window is None or isinstance(self.window, RowsWindow):
+        """The window that the stream was given, or None."""
+        if self.window is None or isinstance(self.window, RowsWindow | Interval | Tumbling):
             return self.window
         return TimeWindow(self.window)
 
@@ -97,6 +155,13 @@ class Stream:
             return replace(self, window=window)
         return replace(self, window=window.length if isinstance(window, TimeWindow) else None)
 
+    def ending(self) -> Stream:
+        """The same stream when nothing follows its next batch."""
+        if self.upstream is None:
+            return replace(self, ends=True)
+        assert self.upstream.ending is not None, "made by `as_stream`"
+        return self.upstream.ending()
+
     def with_df(self, df: DataFrame) -> Stream:
         return replace(self, df=df)
 
@@ -105,10 +170,12 @@ def stream(
     df: DataFrame,
     *,
     time: str,
-    window: str | RowsWindow | None = None,
-    delay: str = "0 seconds",
+    window: Duration | RowsWindow | None = None,
+    delay: Duration = "0 seconds",
     late_share: float | None = None,
-    idle_after: str | None = None,
+    idle_after: Duration | None = None,
+    idle_clock: Duration | None = None,
+    filter: Expression | None = None,
     order_by: str | None = None,
     punctuation: Punctuation | Sequence[Punctuation] | None = None,
     name: str | None = None,
@@ -116,113 +183,219 @@ def stream(
     """A stream to be joined: rows of `df`, streaming or static, with event times in column `time`.
 
     A tuple is in the `window` at an instant if it is at most that much older; with `wm.rows(n)` if it is one of the
-    last n. Tuples may come up to `delay` behind
-    the newest one seen; those that come later still are not joined, but counted and handed to the late output. With
-    delay="auto" the delay follows the measured disorder, so that about `late_share` of the rows (0.001 if it is not
-    given) come late. What was measured outlives a restart; until it says something, no row is late.
+    last n. Tuples may come up to `delay` behind the newest one seen (the threshold of `withWatermark`); those that come
+    later still are not joined, but counted and handed to the late output. With delay="auto" the delay follows the
+    measured disorder, so that about `late_share` of the rows (0.001 if it is not given) come late. What was
+    measured outlives a restart; until a delay is measured, no row is late.
 
-    With `idle_after` a stream that falls silent stops holding the others back. Time is event time here, too, so that a
-    batch that is run again comes to the same: while nothing comes (no row, punctuation or heartbeat), and the progress
-    of the furthest other stream that has not ended has grown by more than `idle_after` since the last batch in which
-    something came (since its own first progress, if nothing ever did), the stream's progress is taken to be that one's
-    less `idle_after`. Progress never goes back: what comes later and is older is late, as ever. Batches in which a
+    With `idle_after` an idle stream stops holding the others back. Time is event time here, too, so that a batch that
+    is run again gives the same: while nothing comes (no row, punctuation or heartbeat), and the highest watermark of
+    the other streams that have not ended has grown by more than `idle_after` since the last batch in which something
+    came (since its own first watermark, if nothing ever did), the stream's watermark is taken to be that one less
+    `idle_after`. A watermark never goes back: rows that come later and are older are late, as ever. Batches in which a
     stream was idle are counted (`idle`).
+
+    `idle_clock` is for streams whose event times follow the clock: while nothing comes for that long, by the timestamps
+    that Spark writes into its offset log for each batch, the watermark follows the clock, at a distance of `idle_clock`
+    and the delay. Batches run without rows then, so unmatched rows, groups and punctuations come out although all
+    sources are silent. A batch that is run again has the same timestamp, and gives the same.
+
+    Rows for which `filter` (SQL or a Column) is false or NULL are neither tuples nor punctuations. Their event times
+    count for the watermark, so a stream of which few rows are kept does not hold the others back, as it does when the
+    DataFrame itself is filtered.
 
     `order_by` is a column that breaks ties of event time, ascending, NULLs first, before the bytes of the row do: of
     equal values of a `wm.unique` column the first stays.
 
-    `punctuation` says where the stream's promises come from ("no more bids for auction 180"): `wm.unique`,
-    `wm.clustered`, `wm.ordered`, `wm.when`, `wm.heartbeat`, `wm.end`, or several of these in a list. They only ever
-    shorten what the window would keep. `name` stands in messages, plans and the late output (default: stream1, …).
+    `punctuation` is where the stream's punctuations ("no more bids for auction 180") and constraints come from:
+    `wm.unique`, `wm.clustered`, `wm.ordered`, `wm.when`, `wm.heartbeat`, `wm.end`, or several of these in a list. They
+    only ever shorten what the window would keep. `name` stands in messages, plans and the late output, and belongs to
+    the query that a checkpoint is for; a stream without one is called by its number in the join: stream1, stream2, ….
     """
-    name = name or f"stream{next(_numbers)}"
-    _refuse_names(df, name)
-    _require_column(df, time, "time", name)
+    require_dataframe(df)
+    if name is not None:
+        require_text(name, "name", "what the stream is called")
+    called = stream_label(name)
+    _refuse_names(df, called)
+    require(df, time, "time", called)
     kind = df.schema[time].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise ColumnError(
-            f"`time` of stream `{name}` is column `{time}` of type {kind.simpleString()}; "
-            "an event time is a timestamp.",
+            f"`time` of {called} is column `{time}` of type {kind.simpleString()}; an event time is a timestamp.",
             hint=f'convert it first: df.withColumn("{time}", F.to_timestamp("{time}")) or F.timestamp_seconds(…).',
         )
     if late_share is not None and delay != AUTO:
         raise WindowError(
-            f'`late_share` of stream `{name}` is given, and `delay` is "{delay}"; a delay that is given holds.',
-            hint='say delay="auto" to have it measured, or leave `late_share` out.',
+            f'`late_share` of {called} is given, and `delay` is "{delay}"; a delay that is given holds.',
+            hint='use delay="auto" to have it measured, or leave `late_share` out.',
+        )
+    if late_share is not None and (isinstance(late_share, bool) or not isinstance(late_share, int | float)):
+        raise WindowError(
+            f"`late_share` of {called} is {kind_of(late_share)}; it is the share of rows that may come late.",
+            hint="use a small number such as 0.001.",
         )
     if delay == AUTO and late_share is None:
         late_share = LATE_SHARE
     lag = 0 if delay == AUTO else durations.parse(delay, "delay")
     if lag < 0:
         raise WindowError(
-            f'`delay` of stream `{name}` is "{delay}"; a tuple cannot come before it happened.',
+            f"`delay` of {called} is {durations.formatted(lag)}; a tuple cannot come before it happened.",
             hint='use "0 seconds" for a stream that is in order.',
         )
     patience = None if idle_after is None else durations.parse(idle_after, "idle_after")
+    behind_clock = None if idle_clock is None else durations.parse(idle_clock, "idle_clock")
+    if behind_clock is not None and isinstance(kind, TimestampNTZType):
+        raise ColumnError(
+            f"`idle_clock` of {called} is given, and its `time` `{time}` is timestamp_ntz; a clock shows instants, "
+            "and only a time zone could compare them with local times.",
+            hint=f'cast it where you know its zone, e.g. df.withColumn("{time}", F.col("{time}").cast("timestamp")).',
+        )
     if order_by is not None:
-        _require_column(df, order_by, "order_by", name)
-    sources = () if punctuation is None else (punctuation,) if isinstance(punctuation, Known | Sign) else punctuation
+        require(df, order_by, "order_by", called)
+    single = () if punctuation is None else (punctuation,)
+    sources = punctuation if isinstance(punctuation, list | tuple) else single
     for source in sources:
-        if not isinstance(source, Known | Sign):
+        if not isinstance(source, ColumnConstraint | PunctuationRule):
             raise QueryError(
-                f"`punctuation` of stream `{name}` is a {type(source).__name__}.",
+                f"`punctuation` of {called} is {kind_of(source)}.",
                 hint='use wm.unique("…"), wm.clustered("…"), wm.ordered("…"), wm.when("…", on="…"), or a list of them.',
             )
-        if isinstance(source, Sign) and source.df is not None:
-            _require_column(source.df, time, "time", f"{name}, its punctuations")
-        if isinstance(source, Known):
-            _require_column(df, source.column, "punctuation", name)
-    signs = tuple(s for s in sources if isinstance(s, Sign))
-    known = tuple(s for s in sources if isinstance(s, Known))
-    made = Stream(df, name, time, parse_window(window), lag, signs, known, order_by=order_by, idle_after=patience)
-    return replace(made, late_share=late_share)
+        if isinstance(source, ColumnConstraint):
+            require(df, source.column, "punctuation", called)
+    rules = tuple(checked(s, df, time, called) for s in sources if isinstance(s, PunctuationRule))
+    hidden: tuple[str, ...] = ()
+    if filter is not None:
+        df, rules = _filtered(df, filter, rules, called)
+        hidden = (TAKES_PART,)
+    for rule in rules:
+        if rule.kind == "heartbeat":
+            _check_heartbeat(rule, df, time, called)
+    constraints = tuple(s for s in sources if isinstance(s, ColumnConstraint))
+    made = Stream(df, name, time, parse_window(window), lag, rules, constraints, hidden, order_by=order_by)
+    made = replace(made, idle_after=patience, idle_clock=behind_clock, late_share=late_share)
+    return made if filter is None else replace(made, takes_part=TAKES_PART)
 
 
 def rows(n: int, per_key: bool = False) -> RowsWindow:
     """A window of rows, for `window=` of `wm.stream`: the last n rows of the stream, or of the row's own join key.
 
     Rows without a key count, too, where the whole stream is counted; that needs all of them in one place, so the join
-    has one shard then. Ties of event time are broken by `order_by`, then by the bytes of the row. Which rows are the
+    has one shard then. `order_by` decides ties of event time, then the bytes of the row. Which rows are the
     last n at an instant is known when the stream has come past it: results wait until then.
+
+    >>> rows(5, per_key=True)
+    RowsWindow(rows=5, per_key=True)
     """
     return RowsWindow(n, per_key)
 
 
-def parse_window(window: str | RowsWindow | None) -> int | RowsWindow | None:
+def parse_window(window: Duration | RowsWindow | None) -> int | RowsWindow | None:
     """A window as the user gives it: microseconds, or rows."""
     if window is None or isinstance(window, RowsWindow):
         return window
-    if not isinstance(window, str):
+    if not isinstance(window, Duration):
+        number = window if isinstance(window, int) else 100
         raise WindowError(
-            f"`window` is {window!r}; it is a duration, wm.rows(n), or None.",
-            hint=f'"10 seconds", or wm.rows({window}) for so many rows.',
+            f"`window` is {window!r}; it is a duration with its unit, wm.rows(n), or None.",
+            hint=f'"{number} seconds" or timedelta(seconds={number}), or wm.rows({number}) for so many rows.',
         )
-    return TimeWindow(durations.parse(window, "window")).length  # which says what is wrong with a negative one
+    if window == AUTO:
+        raise WindowError(
+            '`window` of a stream is "auto"; without windows all streams of a join go by the order of their keys.',
+            hint='wm.join(…, window="auto"), and no `window` for its streams.',
+        )
+    return TimeWindow(durations.parse(window, "window")).length  # TimeWindow refuses a negative one
+
+
+def stream_label(name: str | None) -> str:
+    """A stream as messages name it."""
+    return "the stream" if name is None else f"stream `{name}`"
+
+
+def named(streams: Sequence[Stream]) -> tuple[Stream, ...]:
+    """The streams, each with a name: its own, that of the join it comes from, or one with its number."""
+    taken = {s.name for s in streams}
+    out = []
+    for number, s in enumerate(streams, 1):
+        name = s.name
+        if name is None:
+            name = s.upstream.name if s.upstream is not None else f"stream{number}"
+            if name in taken and s.upstream is not None:
+                name = f"{name}_{number}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+        out.append(replace(s, name=name))
+    return tuple(out)
 
 
 def _refuse_names(df: DataFrame, stream: str) -> None:
     for n, column in enumerate(df.columns):
         if column in df.columns[:n]:
             raise ColumnError(
-                f"stream `{stream}` has two columns called `{column}`; nothing could tell them apart.",
+                f"{stream} has two columns called `{column}`; nothing could tell them apart.",
                 hint="leave one out, or rename it, before the stream is made.",
+            )
+        if column.lower().startswith(RESERVED):
+            raise ColumnError(
+                f"column `{column}` of {stream} begins with `{RESERVED}`, as columns that operators add do.",
+                hint=f'rename it: df.withColumnRenamed("{column}", "{column[len(RESERVED) :] or "…"}").',
             )
         if "." in column or "`" in column:
             raise ColumnError(
-                f"column `{column}` of stream `{stream}` has a dot or a backtick in its name; PySpark does not hand "
+                f"column `{column}` of {stream} has a dot or a backtick in its name; PySpark does not hand "
                 "such columns to Python.",
                 hint=f'rename it: df.withColumnRenamed("{column}", "{column.replace(".", "_").replace("`", "_")}").',
             )
 
 
-def _require_column(df: DataFrame, column: str, argument: str, name: str) -> None:
-    if column not in df.columns:
-        from difflib import get_close_matches
+def _filtered(
+    df: DataFrame, filter: Expression, rules: tuple[PunctuationRule, ...], stream: str
+) -> tuple[DataFrame, tuple[PunctuationRule, ...]]:
+    """The rows with a mark of those for which `filter` is true, and punctuations among these only."""
+    if not isinstance(filter, str | Column):
+        raise QueryError(
+            f"`filter` of {stream} is {kind_of(filter)}; it is a condition on its rows.",
+            hint="write it in SQL, e.g. filter=\"country = 'NL'\", or as a Column.",
+        )
+    kind = type_of(df, filter, "`filter`", stream)
+    if not isinstance(kind, BooleanType | NullType):
+        raise QueryError(
+            f"`filter` of {stream} is {kind.simpleString()}; rows for which it is true are kept.",
+            hint="write a comparison, e.g. filter=\"status = 'open'\".",
+        )
+    passes = F.coalesce(expression(filter).cast("boolean"), F.lit(False))
+    of_kept = (replace(rule, condition=expression(rule.condition) & passes) for rule in rules)
+    own = (one if rule.df is None else rule for rule, one in zip(rules, of_kept, strict=True))
+    return df.select("*", passes.alias(TAKES_PART)), tuple(own)
 
-        near = get_close_matches(column, df.columns, 1)
+
+def _check_heartbeat(rule: PunctuationRule, df: DataFrame, time: str, name: str) -> None:
+    """Refuse heartbeats whose times are of another type than those of the rows, with which they are compared."""
+    own, kind = df if rule.df is None else rule.df, df.schema[time].dataType
+    for column in rule.columns:
+        other = own.schema[column].dataType if isinstance(column, str) and column in own.columns else kind
+        if other != kind and isinstance(other, TimestampType | TimestampNTZType):
+            raise ColumnError(
+                f"`time` of `heartbeat` names column `{column}` of the punctuations of {name}, of type "
+                f"{other.simpleString()}, and `{time}` of its rows is {kind.simpleString()}; the one would be turned "
+                "into the other by the session's time zone.",
+                hint=f'cast it where you know its zone, e.g. F.col("{column}").cast("{kind.simpleString()}").',
+            )
+
+
+def refuse_two_kinds_of_time(streams: Sequence[Stream]) -> None:
+    """Refuse instants beside local times, which only a time zone could compare."""
+    kinds = {s.time_type.simpleString() for s in streams}
+    if len(kinds) > 1:
+        each = ", ".join(f"{s.time_type.simpleString()} in `{s.name}` (`{s.time}`)" for s in streams)
+        other = next(s for s in streams if s.time_type != streams[0].time_type)
+        first = streams[0].time_type.simpleString()
         raise ColumnError(
-            f"`{argument}` names column `{column}`, which stream `{name}` does not have.",
-            hint=f"did you mean `{near[0]}`?" if near else f"its columns are {', '.join(df.columns)}.",
+            f"`time` is {each}; an instant and a local time are compared by way of a time zone, and no stream names "
+            "one.",
+            hint=f'cast one side where you know its zone, e.g. df.withColumn("{other.time}", '
+            f'F.col("{other.time}").cast("{first}")), which takes the session\'s.',
         )
 
 
@@ -230,14 +403,14 @@ def aligned(streams: tuple[Stream, ...], keys: Sequence[tuple[str, ...]]) -> tup
     """The streams with key columns of one type each: integers and floats are widened, the rest must be equal."""
     for s, key in zip(streams, keys, strict=True):
         for column in key:
-            _require_column(s.df, column, "on", s.name)
+            require(s.df, column, "on", stream_label(s.name))
             _refuse_incomparable(s, column)
     out = list(streams)
-    for place in zip(*keys, strict=True):
-        kinds = [s.df.schema[column].dataType for s, column in zip(out, place, strict=True)]
+    for columns in zip(*keys, strict=True):
+        kinds = [s.df.schema[column].dataType for s, column in zip(out, columns, strict=True)]
         if len(set(kinds)) > 1:
-            target = _common(kinds, place, out)
-            out = [s.with_df(s.df.withColumn(c, s.df[c].cast(target))) for s, c in zip(out, place, strict=True)]
+            target = _common(kinds, columns, out)
+            out = [s.with_df(s.df.withColumn(c, s.df[c].cast(target))) for s, c in zip(out, columns, strict=True)]
     return tuple(out)
 
 
@@ -249,36 +422,56 @@ def _common(kinds: list[DataType], columns: tuple[str, ...], streams: list[Strea
             return next(k for k in kinds if k.simpleString() == widest)
     by_stream = ", ".join(f"{k.simpleString()} in `{s.name}`" for k, s in zip(kinds, streams, strict=True))
     column = columns[0]
+    target = min(names) if names == {"timestamp", "timestamp_ntz"} else "bigint"
     raise ColumnError(
         f"`on` column `{column}` is {by_stream}; values of these types cannot be compared as they are.",
-        hint=f'cast one side, e.g. df.withColumn("{column}", F.col("{column}").cast("bigint")).',
+        hint=f'cast one side, e.g. df.withColumn("{column}", F.col("{column}").cast("{target}")).',
     )
 
 
 def _refuse_incomparable(s: Stream, column: str) -> None:
     kind = s.df.schema[column].dataType
-    text = kind.simpleString()
-    if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":
-        raise ColumnError(
-            f"`on` column `{column}` of stream `{s.name}` has collation {kind.collation}; "
-            "keys are compared byte by byte.",
-            hint=f'collate(df.{column}, "UTF8_BINARY"), or join on lower(df.{column}).',
-        )
-    if any(word in text for word in ("map<", "variant", "geometry", "geography")) or text == "interval":
-        raise ColumnError(
-            f"`on` column `{column}` of stream `{s.name}` is {text}; "
-            "values of that type cannot be compared for equality.",
-            hint="join on a column of a comparable type.",
-        )
+    for part in _nested(kind):
+        if isinstance(part, StringType) and getattr(part, "collation", "UTF8_BINARY") != "UTF8_BINARY":
+            raise ColumnError(
+                f"`on` column `{column}` of stream `{s.name}` has collation {part.collation}; "
+                "keys are compared byte by byte.",
+                hint=f'collate(df.{column}, "UTF8_BINARY"), or join on lower(df.{column}).',
+            )
+        if re.split(r"\W", part.simpleString())[0] in INCOMPARABLE or part.simpleString() == "interval":
+            raise ColumnError(
+                f"`on` column `{column}` of stream `{s.name}` is {kind.simpleString()}; "
+                "values of that type cannot be compared for equality.",
+                hint="join on a column of a comparable type.",
+            )
+
+
+def _nested(kind: DataType) -> Iterator[DataType]:
+    """The type and the types within it."""
+    yield kind
+    if isinstance(kind, ArrayType):
+        yield from _nested(kind.elementType)
+    elif isinstance(kind, StructType):
+        for f in kind.fields:
+            yield from _nested(f.dataType)
 
 
 def same_kind(streams: tuple[Stream, ...]) -> bool:
     """True if all are streaming, False if all are static; a mixture is refused."""
+    for s in streams:
+        for rule in s.rules:
+            if rule.df is not None and rule.df.isStreaming != s.df.isStreaming:
+                own, other = ("streaming", "static") if s.df.isStreaming else ("static", "streaming")
+                raise QueryError(
+                    f"`df` of `{rule.function}`, the punctuations of stream `{s.name}`, is a {other} DataFrame and the "
+                    f"stream is {own}; both are read in the same batches.",
+                    hint="read the punctuations as the stream is read, with spark.readStream or with spark.read.",
+                )
     kinds = {s.df.isStreaming for s in streams}
     if len(kinds) > 1:
         static = ", ".join(f"`{s.name}`" for s in streams if not s.df.isStreaming)
         raise QueryError(
-            f"{static} is a static DataFrame and others are streaming; a static side has no event-time progress.",
-            hint="join a static table with Spark's own df.join (it needs no state), or read it as a stream.",
+            f"{static} is a static DataFrame and others are streaming; a static side has no watermark.",
+            hint='a table needs no state: stream_df.join(table, "…", "left") is Spark\'s own; or read it as a stream.',
         )
     return kinds.pop()

@@ -42,7 +42,7 @@ class HeapArrays:
 
 
 def _make_room(handle: int, size: int, path: Path) -> None:
-    """Have all bytes of the file now: a full disk is an error here, not a bus error later."""
+    """Allocate all bytes of the file now: a full disk is an error here, not a bus error later."""
     try:
         os.posix_fallocate(handle, 0, size)
     except OSError as error:
@@ -55,14 +55,14 @@ def _make_room(handle: int, size: int, path: Path) -> None:
 
 
 class MappedArrays:
-    """Arrays in files of one folder, shared by whoever maps them. Growing one copies nothing."""
+    """Arrays in files of one folder, shared by all processes that map them. Growing one copies nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray:
         path = self.folder / name
-        path.unlink(missing_ok=True)  # whoever still maps the old file keeps it
+        path.unlink(missing_ok=True)  # a process that still maps the old file keeps it
         return self._map(path, n * np.dtype(kind).itemsize, kind)
 
     def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels import circular as kernel
-from watersmeet.kernels.circular import BUCKET_FIELDS, KINDS, PLACE_FIELDS, SLOT_FIELDS, Rings
+from watersmeet.kernels.baselines import circular_buffers as kernel
+from watersmeet.kernels.baselines.circular_buffers import BUCKET_FIELDS, KINDS, PLACE_FIELDS, SLOT_FIELDS, Rings
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
 from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s, Keys
@@ -75,7 +75,7 @@ class CircularBuffers:
         return which, slots
 
     def expire_before(self, time: int, left: Int64s) -> int:
-        """Forget all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
+        """Expire all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
         return int(kernel.expire(self.rings, time, left))
 
     def older_than(self, time: int) -> int:
@@ -85,11 +85,11 @@ class CircularBuffers:
     def living(self) -> Int64s:
         """Slots of all stored tuples, oldest first. For tests; walks the whole state."""
         rings = self.rings
-        places = [
+        positions = [
             rings.start[g] + ((rings.head[g] + np.arange(rings.held[g])) & (rings.room[g] - 1))
             for g in range(self.buckets)
         ]
-        every = np.concatenate(places)
+        every = np.concatenate(positions)
         slots: Int64s = rings.slot[every[np.argsort(rings.when[every], kind="stable")]].astype(np.int64)
         return slots
 

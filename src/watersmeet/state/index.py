@@ -1,4 +1,4 @@
-"""What the state of a stream asks of whatever finds its tuples."""
+"""The interface between the state of a stream and the index over its tuples."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Int32s = npt.NDArray[np.int32]
 class Index(Protocol):
     """Stored tuples of one stream by slot; a tuple keeps its slot for as long as it is stored.
 
-    Its row stands in segment ``segment[slot]`` as row ``row[slot]``. How tuples are found by key is not asked here:
-    that is where the operators differ.
+    Its row stands in segment ``segment[slot]`` as row ``row[slot]``. Lookup by key is not part of the interface: there
+    the operators differ.
     """
 
     def __len__(self) -> int: ...

@@ -7,7 +7,7 @@ their canonical bytes beside it, which every comparison looks at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,45 @@ def encode(columns: Sequence[pa.Array]) -> Keys:
     words = np.empty(n, np.int64)
     hashing.hash_rows(data, offsets, HASH_MASK, words)
     return Keys(words, data, offsets, valid)
+
+
+def encode_key(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Keys:
+    """Keys of the rows with these key columns, of which the `null_safe` ones (none, if it is empty) may be NULL."""
+    return encode([_boxed(c) if safe else c for c, safe in _marked(columns, null_safe)])
+
+
+def _marked(columns: Sequence[Any], null_safe: Sequence[bool]) -> Iterator[tuple[Any, bool]]:
+    return zip(columns, null_safe or [False] * len(columns), strict=True)
+
+
+def _boxed(column: pa.Array) -> pa.Array:
+    """The values inside a struct, which is not NULL: a NULL inside equals a NULL inside."""
+    return pa.StructArray.from_arrays([column], names=["value"])
+
+
+def boxed_kinds(kinds: Sequence[pa.DataType], null_safe: Sequence[bool]) -> list[pa.DataType]:
+    """The types of key columns as `encode_key` sees them."""
+    return [pa.struct([("value", kind)]) if safe else kind for kind, safe in _marked(kinds, null_safe)]
+
+
+def unboxed(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> list[pa.Array]:
+    """The key columns that were decoded with `boxed_kinds`."""
+    return [c.field(0) if safe else c for c, safe in _marked(columns, null_safe)]
+
+
+def one_key(n: int) -> Keys:
+    """The keys of so many rows of a join without equality: all are the same."""
+    return Keys(np.zeros(n, np.int64), np.empty(0, np.uint8), np.zeros(n + 1, np.int64), np.ones(n, np.bool_))
+
+
+def numbered(keys: Keys) -> Int64s:
+    """A number for each key, the same for equal ones."""
+    if not keys.data.size:
+        return np.unique(keys.words, return_inverse=True)[1]
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(keys.offsets)), pa.py_buffer(keys.data)]
+    texts = pa.Array.from_buffers(pa.large_binary(), len(keys), buffers)
+    numbers: Int64s = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 def _frame(parts: Sequence[_Encoded], n: int) -> tuple[Bytes, Int64s]:
@@ -144,8 +183,10 @@ def _integer_words(column: pa.Array) -> Int64s:
 
 def _wide(column: pa.Array) -> npt.NDArray[np.int64]:
     """128-bit values as pairs of words, low one first; whatever a NULL holds is not looked at."""
-    pairs = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)
-    return pairs[column.offset : column.offset + len(column)]
+    if not len(column):
+        return np.empty((0, 2), np.int64)
+    end = column.offset + len(column)  # behind it a buffer may go on, by any number of bytes
+    return np.frombuffer(column.buffers()[1], np.int64, 2 * end).reshape(-1, 2)[column.offset :]
 
 
 def _binary(column: pa.Array) -> tuple[Bytes, Int64s]:

@@ -1,19 +1,21 @@
-"""Which keys belong to which shard."""
+"""Which keys, and rows without a key, belong to which shard."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.errors import ColumnError
 from watersmeet.kernels.hashing import split_rows
-from watersmeet.state.keys import Bools, Int64s
+from watersmeet.state.keys import Bools, Int64s, encode
 
 
 def split(rows: pa.RecordBatch, words: Callable[[], Int64s], shards: int) -> list[pa.RecordBatch]:
-    """Rows by the shard of their keys, in their order; `words` gives those of the keys, if there is a need."""
+    """Rows by the shard of their keys, in their order; `words` computes the words of their keys, if needed."""
     n = rows.num_rows
     if shards == 1 or not n:
         return [rows] + [rows.slice(0, 0)] * (shards - 1)
@@ -23,9 +25,22 @@ def split(rows: pa.RecordBatch, words: Callable[[], Int64s], shards: int) -> lis
     return [rows.slice(a, b - a) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
 
 
+def row_words(rows: pa.RecordBatch) -> Int64s:
+    """A word for each row, of all columns that can be compared: equal rows have one word."""
+    return encode([column for column in rows.columns if _has_words(column.type)]).words
+
+
+@cache
+def _has_words(kind: pa.DataType) -> bool:
+    try:
+        return len(encode([pa.nulls(0, kind)])) == 0
+    except ColumnError:
+        return False
+
+
 @dataclass(frozen=True)
 class Home:
-    """Tells which words are keys of one of several shards, as `split` divides them."""
+    """Which words are keys of shard `index` of `shards`, as `split` divides them."""
 
     index: int
     shards: int

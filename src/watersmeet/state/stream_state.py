@@ -1,4 +1,4 @@
-"""What is remembered of one stream: lists that find a tuple, segments that hold its row."""
+"""The state of one stream: lists that find a tuple, segments that hold its row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from watersmeet.kernels.sorting import by_segment
 from watersmeet.model.batches import micros
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.index import Index, Int32s
-from watersmeet.state.keys import Int64s, Keys, encode
+from watersmeet.state.keys import Int64s, Keys, encode_key, one_key
 from watersmeet.state.segments import Segment, Segments
 from watersmeet.state.value_lists import ValueLists
 
@@ -31,7 +31,7 @@ class Arrivals:
     rows: pa.RecordBatch
     times: Int64s
     keys: Keys
-    which: Int64s  # places of those that take part, by time
+    which: Int64s  # positions of those that take part, by time
     number: int = -1  # the segment number they are stored under for now
     slots: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     stored: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -44,8 +44,7 @@ class StreamState(Generic[IndexT]):
         self.spec = spec
         self.lists = lists
         self.segments = Segments()
-        self.shed = False  # rewrite every segment with a dead row: what says that it is dead will be forgotten
-        self.has_shed = False  # that was done
+        self.shed = False  # rewrite all segments with dead rows: the closed keys that make them dead are forgotten
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -56,7 +55,9 @@ class StreamState(Generic[IndexT]):
 
     def read(self, rows: pa.RecordBatch) -> tuple[Int64s, Keys]:
         """Event times and keys of rows of this stream."""
-        return micros(rows.column(self.spec.time)), encode([rows.column(k) for k in self.spec.key])
+        times = micros(rows.column(self.spec.time))
+        columns = [rows.column(k) for k in self.spec.key]
+        return times, encode_key(columns, self.spec.null_safe) if columns else one_key(rows.num_rows)
 
     def insert(self, arrivals: Arrivals, which: Int64s) -> None:
         """Store rows of the batch, for now in a segment of their own that is the batch itself."""
@@ -79,7 +80,7 @@ class StreamState(Generic[IndexT]):
     ) -> Iterator[Int32s]:
         """Matches of the batch's rows: row, slot, segment number, row there; grouped by segment number.
 
-        With `track` the stored tuples found are noted as matched.
+        With `track` the stored tuples found are marked as matched.
         """
         if not len(self):
             return
@@ -103,11 +104,11 @@ class StreamState(Generic[IndexT]):
         return self.segments.widths(self.lists.segment[slots], self.lists.row[slots], columns)
 
     def expire_before(self, time: int) -> int:
-        """Forget tuples with ``ts < time``."""
+        """Expire tuples with ``ts < time``."""
         return self.lists.expire_before(time, self.segments.left)
 
     def settle(self, arrivals: Arrivals) -> pa.RecordBatch | None:
-        """Rows of the batch that stay after expiry, by time; the batch itself is let go. `adopt` them at once."""
+        """Rows of the batch that stay after expiry, by time; the batch itself is dropped. `adopt` them at once."""
         if arrivals.number < 0:
             return None
         lists, slots = self.lists, arrivals.slots
@@ -137,7 +138,7 @@ class StreamState(Generic[IndexT]):
         times larger with every rewriting, so a row is rewritten O(log(SMALL_BYTES / batch)) times."""
         parts, left = self.segments.parts, self.segments.left
         if self.shed:
-            self.shed, self.has_shed = False, True
+            self.shed = False
             return [n for n, s in parts.items() if left[n] < s.rows.num_rows]
         dead = sum(s.size for s in parts.values()) - self.segments.bytes
         if dead > self.segments.bytes + SMALL_BYTES:

@@ -1,6 +1,6 @@
-"""Rows without a partner: which stored rows have matched, and what is said of those that leave without.
+"""Rows without a match: which stored rows have matched, and results for those that leave unmatched.
 
-An outer join pads them with NULLs, an anti join wants nothing else, a semi join wants each matched row once. An inner
+An outer join pads them with NULLs, an anti join emits only them, a semi join emits each matched row once. An inner
 join tracks nothing and pays nothing.
 """
 
@@ -13,21 +13,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.model.queries import JoinQuery
+from watersmeet.state.durable.parts import Change, DurablePart
+from watersmeet.state.gone_rows import GoneRows, as_rows, named, names_of
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Int64s
-from watersmeet.state.log import Delta, Entry
 from watersmeet.state.segments import slices
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
-#: Marks of matched rows are written anew when they have come to stand in so many segments.
-MOST_MARKS = 32
+#: Marks of a stored row that has matched: in a result, and stored as such.
+MATCHED, DURABLE = 1, 2
 
 Bools = npt.NDArray[np.bool_]
 
 
 class Unmatched:
-    """Over the states of two streams; `query.how` says which of them are watched."""
+    """Over the states of two streams; `query.how` determines which of them are watched."""
 
     def __init__(self, query: JoinQuery, streams: list[StreamState[ValueLists]]) -> None:
         self.query = query
@@ -37,9 +38,12 @@ class Unmatched:
         self.arrivals: Sequence[Arrivals] = ()
         self.matched: list[Bools] = []  # rows of the batch that have matched
         self.out: list[tuple[int, pa.RecordBatch | pa.Table]] = []
-        self._unkeyed: list[tuple[int, pa.RecordBatch]] = []
-        self._read: list[tuple[int, Int64s, npt.NDArray[np.int32]]] = []
-        self._done: list[tuple[Int64s, npt.NDArray[np.int32]]] = []  # rows of a semi join that went at their match
+        self._at_once: list[tuple[int, pa.RecordBatch]] = []
+        self.gone = {
+            i: GoneRows(i, streams[i].lists, streams[i].segments) for i in self.watched if self.semi
+        }  # rows that left at their match
+        marked = [] if self.semi else [MatchedRows(i, streams[i]) for i in self.watched]
+        self.parts: list[DurablePart] = [*self.gone.values(), *marked]
 
     def tracks(self, i: int) -> bool:
         return i in self.watched
@@ -48,69 +52,64 @@ class Unmatched:
         """A batch begins."""
         self.arrivals = arrivals
         self.matched = [np.zeros(a.rows.num_rows if self.tracks(i) else 0, np.bool_) for i, a in enumerate(arrivals)]
-        self.out = [] if self.semi else list(self._unkeyed)
-        self._unkeyed = []
+        self.out = [] if self.semi else list(self._at_once)
+        self._at_once = []
 
-    def without_key(self, i: int, arrivals: Arrivals, progress: int) -> None:
+    def without_key(self, i: int, arrivals: Arrivals, watermark: int) -> None:
         """Rows on time whose key is NULL match nothing: they are unmatched at once."""
         if self.tracks(i):
-            rows = np.flatnonzero(~arrivals.keys.valid & (arrivals.times >= progress))
-            self._unkeyed.append((i, arrivals.rows.take(pa.array(rows))))
+            self.without_partner(i, arrivals, np.flatnonzero(~arrivals.keys.valid & (arrivals.times >= watermark)))
+
+    def without_partner(self, i: int, arrivals: Arrivals, which: Int64s) -> None:
+        """Rows of the batch that match nothing are unmatched at once."""
+        if self.tracks(i):
+            self._at_once.append((i, arrivals.rows.take(pa.array(which))))
 
     def match_stored(self, i: int, slots: Int32s) -> None:
-        """These stored tuples stand in results, which the probe could not know: a predicate had to be asked."""
+        """Mark stored tuples that stand in results; the probe does not where a predicate decides."""
         if self.tracks(i):
             lists = self.streams[i].lists.lists
-            lists.matched[slots] = np.maximum(lists.matched[slots], 1)
+            lists.matched[slots] = np.maximum(lists.matched[slots], MATCHED)
 
     def match(self, i: int, rows: Int32s) -> None:
-        """These rows of the batch stand in results; the stored ones were noted by the probe."""
+        """Mark rows of the batch that stand in results; the probe marks the stored ones."""
         if self.tracks(i):
             self.matched[i][rows] = True
 
     def wanted(self, i: int, which: Int64s) -> Bools:
-        """Rows that are still needed: a semi join is through with a row at its first match."""
+        """Rows that are still needed: a semi join is finished with a row at its first match."""
         if self.semi and self.tracks(i):
             wanted: Bools = ~self.matched[i][which]
             return wanted
         return np.ones(which.size, np.bool_)
 
     def inserted(self, i: int, which: Int64s) -> None:
-        """Rows of the batch were stored; what they matched before that goes with them."""
+        """Rows of the batch were stored: copy their marks to the slots."""
         if self.tracks(i) and which.size:
             slots = self.arrivals[i].slots[-which.size :]
             self.streams[i].lists.lists.matched[slots] = self.matched[i][which]
 
     def leave_rows(self, i: int, which: Int64s) -> None:
-        """Rows of the batch that are not stored."""
+        """Emit rows of the batch that are not stored, if unmatched (semi: if matched)."""
         if self.tracks(i):
-            said = which[self.matched[i][which] == self.semi]
-            self.out.append((i, self.arrivals[i].rows.take(pa.array(said))))
+            emitted = which[self.matched[i][which] == self.semi]
+            self.out.append((i, self.arrivals[i].rows.take(pa.array(emitted))))
 
     def leave(self, i: int, slots: Int64s) -> None:
-        """Tuples that have just left the state; their slots still hold what they held."""
+        """The same for tuples that have just left the state; their slots are not reused yet."""
         if self.tracks(i) and slots.size:
             lists = self.streams[i].lists.lists
-            said = slots[(lists.matched[slots] != 0) == self.semi]
-            self._say(i, said)
+            self._emit(i, slots[(lists.matched[slots] != 0) == self.semi])
 
     def take_semi(self, i: int) -> Int64s:
         """Stored rows of a semi join that have found their first match in this batch."""
         lists = self.streams[i].lists
         living = lists.lists.node[: lists.slots] >= 0
-        slots = np.flatnonzero(living & (lists.lists.matched[: lists.slots] == 1))
-        self._done.append((self._ids(i)[lists.lists.segment[slots]], lists.lists.row[slots]))
+        slots = np.flatnonzero(living & (lists.lists.matched[: lists.slots] == MATCHED))
+        self.gone[i].add(slots)
         return slots
 
-    def _ids(self, i: int) -> Int64s:
-        """Id of each segment by its number; -1 for the batch itself, which is not durable yet."""
-        parts = self.streams[i].segments.parts
-        ids = np.full(max(parts, default=-1) + 1, -1, np.int64)
-        for number, part in parts.items():
-            ids[number] = part.id
-        return ids
-
-    def _say(self, i: int, slots: Int64s) -> None:
+    def _emit(self, i: int, slots: Int64s) -> None:
         lists = self.streams[i].lists.lists
         order = slots[np.argsort(lists.segment[slots], kind="stable")]
         if order.size:
@@ -118,13 +117,12 @@ class Unmatched:
             self.out.append((i, self.streams[i].segments.take(lists.segment[order], lists.row[order], names)))
 
     def tables(self) -> Iterator[pa.Table]:
-        """What is to be said of the batch, as results."""
+        """The emitted rows of the batch, as results."""
         schema = self.query.schema
         for i, rows in self.out:
             if not rows.num_rows:
                 continue
-            own = self.query.streams[i]
-            names = dict(zip(self.query.streams[0].key, own.key, strict=True)) | {c: c for c in own.payload}
+            names = self.query.called(i)
             columns = [
                 rows.column(names[f.name]) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema
             ]
@@ -132,52 +130,33 @@ class Unmatched:
             yield from map(pa.Table.from_batches, ([piece] for piece in slices(whole)))
         self.out = []
 
-    # ------------------------------------------------------------ the durable form
 
-    def deltas(self, entries: Sequence[Entry], *, rewritten: bool) -> list[Delta]:
-        """Rows that have matched since, as (segment, row); all of them when rows have moved."""
-        out = []
-        for i in self.watched:
-            known = sum((e.kind, e.stream) == ("matched", i) for e in entries)
-            stream = self.streams[i]
-            whole = stream.has_shed if self.semi else rewritten or known >= MOST_MARKS
-            stream.has_shed = False
-            if self.semi and known >= MOST_MARKS and not whole:
-                stream.shed = True  # with the next batch the rows that are gone go from the segments, too
-            ids, rows = self._gone_rows(whole) if self.semi else self._matched_rows(i, whole)
-            if whole or ids.size:
-                columns = [pa.array(ids, pa.int64()), pa.array(rows, pa.int32())]
-                out.append(Delta("matched", i, pa.record_batch(columns, names=["segment", "row"]), whole))
-        return out
+class MatchedRows(DurablePart):
+    """Of the stored rows of one stream those that have matched, by segment and row."""
 
-    def _matched_rows(self, i: int, whole: bool) -> tuple[Int64s, npt.NDArray[np.int32]]:
-        lists = self.streams[i].lists
+    kind = "matched"
+    about_rows = True
+
+    def __init__(self, stream: int, state: StreamState[ValueLists]) -> None:
+        self.stream = stream
+        self.state = state
+        self._read: list[pa.RecordBatch] = []
+
+    def changes(self, rewrite: bool) -> Change | None:
+        lists = self.state.lists
         top = lists.slots
         marks = lists.lists.matched[:top]
-        slots = np.flatnonzero((lists.lists.node[:top] >= 0) & (marks != 0 if whole else marks == 1))
-        lists.lists.matched[slots] = 2  # durable
-        return self._ids(i)[lists.lists.segment[slots]], lists.lists.row[slots]
+        slots = np.flatnonzero((lists.lists.node[:top] >= 0) & (marks != 0 if rewrite else marks == MATCHED))
+        lists.lists.matched[slots] = DURABLE
+        if not rewrite and not slots.size:
+            return None
+        return Change([as_rows([names_of(lists, self.state.segments, slots)])], whole=rewrite)
 
-    def _gone_rows(self, whole: bool) -> tuple[Int64s, npt.NDArray[np.int32]]:
-        done, self._done = self._done, []
-        if whole or not done:
-            return np.empty(0, np.int64), np.empty(0, np.int32)
-        ids, rows = np.concatenate([d[0] for d in done]), np.concatenate([d[1] for d in done])
-        return ids[ids >= 0], rows[ids >= 0]
-
-    def replay(self, i: int, rows: pa.RecordBatch) -> None:
-        """Marks read again; `restored` applies them."""
-        self._read.append((i, np.asarray(rows.column(0)), np.asarray(rows.column(1))))
+    def replay(self, rows: pa.RecordBatch) -> None:
+        self._read.append(rows)
 
     def restored(self) -> None:
-        """Mark stored rows as matched again; those of a semi join are gone."""
-        for i in self.watched:
-            stream, lists = self.streams[i], self.streams[i].lists.lists
-            living = np.flatnonzero(lists.node[: stream.lists.slots] >= 0)
-            have = self._ids(i)[lists.segment[living]] << 32 | lists.row[living]
-            marked = [ids.astype(np.int64) << 32 | rows for j, ids, rows in self._read if j == i]
-            slots = living[np.isin(have, np.concatenate(marked))] if marked else living[:0]
-            lists.matched[slots] = 2
-            if self.semi:
-                stream.lists.discard(slots, stream.segments.left)
-        self._read = []
+        """Mark the stored rows that had matched."""
+        read, self._read = self._read, []
+        lists = self.state.lists
+        lists.lists.matched[named(lists, self.state.segments, read)] = DURABLE

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels import closings
-from watersmeet.kernels import lists as kernel
+from watersmeet.kernels import closed_keys as closed_keys
+from watersmeet.kernels import value_lists as kernel
 from watersmeet.state.arrays import AnyArray, Arrays, HeapArrays
 from watersmeet.state.index import Int32s, by_time
 from watersmeet.state.keys import Bools, Int64s, Keys
@@ -39,7 +39,7 @@ class ValueLists:
         if found["meta"] is not None:
             self._parts: dict[str, AnyArray] = found  # type: ignore[assignment]  # a folder with one array has all
             self.lists = kernel.views(self._parts)
-            self.lists.meta[kernel.BORN] = kernel.NIL  # whoever wanted to know is of another process
+            self.lists.meta[kernel.BORN] = kernel.NIL  # an ordered index of another process is out of date
             return
         self._parts = {
             part: self.arrays.allocate(f"{name}.{part}", kernel.META if part == "meta" else 64, kind)
@@ -89,7 +89,7 @@ class ValueLists:
         slots = np.empty(which.size, np.int64)
         kernel.insert(self.lists, which, times, keys.words, keys.data, keys.offsets, segment, slots)
         if self._watched:
-            self._note(self.lists.node[slots])
+            self._add_born(self.lists.node[slots])
         return which, slots
 
     def probe(
@@ -111,11 +111,11 @@ class ValueLists:
                 yield out[:, :n]
 
     def expire_before(self, time: int, left: Int64s) -> int:
-        """Forget all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
+        """Expire all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
         return int(kernel.expire(self.lists, time, left, _NONE, _NONE))
 
     def expire(self, time: int, left: Int64s, *, ring: bool) -> tuple[Int64s, Int64s]:
-        """The same, naming the slots that went and (if asked) the closed nodes whose last tuple went with them."""
+        """The same; returns the slots that went and, with `ring`, the closed nodes that lost their last tuple."""
         gone, rung = [], []
         room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
         closed = np.empty_like(room) if ring else _NONE
@@ -125,69 +125,69 @@ class ValueLists:
         return _joined(gone), _joined(rung)
 
     def discard(self, slots: Int64s, left: Int64s) -> None:
-        """Forget these tuples."""
-        closings.discard(self.lists, slots, left)
+        """Evict these tuples."""
+        closed_keys.discard(self.lists, slots, left)
 
     def close(self, which: Int64s, times: Int64s, keys: Keys) -> tuple[Int64s, Int64s]:
-        """Note that this stream has closed the keys `which` at these times.
+        """Mark the keys `which` as closed by this stream at these times.
 
-        Gives the nodes of those that were open before, and of those whose closing is now an earlier one.
+        Gives the nodes of those that were open before, and of those that are now closed at an earlier time.
         """
         self._make_room(which.size, keys, tuples=False)
         nodes = np.empty(which.size, np.int64)
-        closings.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
+        closed_keys.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
         fresh = nodes[nodes > kernel.NIL]
         if self._watched:
-            self._note(fresh)
+            self._add_born(fresh)
         return fresh, kernel.NIL - 1 - nodes[nodes < kernel.NIL]
 
     def nodes_of(self, which: Int64s, keys: Keys) -> Int64s:
         """The node of each of these keys, NIL where there is none."""
         nodes = np.empty(which.size, np.int64)
-        closings.lookup(self.lists, which, keys.words, keys.data, keys.offsets, nodes)
+        closed_keys.lookup(self.lists, which, keys.words, keys.data, keys.offsets, nodes)
         return nodes
 
     def counterparts(self, nodes: Int64s, other: ValueLists) -> Int64s:
         """The nodes in `other` of the keys of these nodes, NIL where there is none."""
         out = np.empty(nodes.size, np.int64)
-        closings.counterparts(self.lists, nodes, other.lists, out)
+        closed_keys.counterparts(self.lists, nodes, other.lists, out)
         return out
 
     def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
-        """Forget all tuples of these nodes; the slots that went."""
+        """Purge all tuples of these nodes; returns the slots that went."""
         gone = []
         cursor = np.zeros(1, np.int64)
         room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
         while cursor[0] < nodes.size:
-            n = closings.purge(self.lists, nodes, left, cursor, room)
+            n = closed_keys.purge(self.lists, nodes, left, cursor, room)
             gone.append(room[:n].copy())
         return _joined(gone)
 
     def finish(
         self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]
     ) -> Int64s:
-        """Of these closed nodes those that can be announced now (and are from here on).
+        """Of these closed nodes those that can be propagated now; marks them as propagated.
 
         `padded`: whether unmatched rows of this stream, and of the other, are results.
         """
         out = np.empty(nodes.size, np.int64)
-        return out[: closings.finish(self.lists, nodes, other.lists, others_closed, *padded, out)]
+        return out[: closed_keys.finish(self.lists, nodes, other.lists, others_closed, *padded, out)]
 
     def marks(self, nodes: Int64s) -> npt.NDArray[np.uint8]:
-        """What the stream has said about these nodes' keys; OPEN for NIL."""
+        """The marks of these nodes: OPEN, PENDING, CLOSED or PROPAGATED; OPEN for NIL."""
         return np.where(nodes == kernel.NIL, kernel.OPEN, self.lists.mark[nodes])
 
-    def forget(self, nodes: Int64s) -> None:
-        """Forget that these nodes' keys are closed."""
-        closings.forget(self.lists, nodes)
+    def reopen(self, nodes: Int64s) -> None:
+        """Remove the marks of these nodes."""
+        closed_keys.reopen_all(self.lists, nodes)
 
     @property
-    def closings(self) -> int:
-        """Keys that the stream has closed one by one and that are remembered."""
-        return int(self.lists.meta[kernel.CLOSINGS])
+    def closed_keys(self) -> int:
+        """Single closed keys in the stream's punctuation set."""
+        return int(self.lists.meta[kernel.CLOSED_KEYS])
 
     def marked(self) -> Int64s:
-        """Nodes of all remembered closings; walks all nodes, for when there are too many of them."""
+        """Nodes of all single closed keys. Walks all nodes."""
         top = self.lists.meta[kernel.NODE_TOP]
         return np.flatnonzero((self.lists.mark[:top] != kernel.OPEN) & (self.lists.length[:top] != kernel.NIL))
 
@@ -203,11 +203,11 @@ class ValueLists:
 
     @property
     def _watched(self) -> bool:
-        """Whether there is an ordered index that wants to know of new nodes."""
+        """Whether there is an ordered index, which reads the list of new nodes."""
         return bool(self.lists.meta[kernel.BORN] != kernel.NIL)
 
-    def _note(self, nodes: AnyArray) -> None:
-        """Tell the ordered index of nodes that may be new."""
+    def _add_born(self, nodes: AnyArray) -> None:
+        """Add nodes that may be new to the list that the ordered index reads."""
         meta, some = self.lists.meta, np.unique(nodes)
         self._grow("born", int(meta[kernel.BORN]) + some.size)
         self.lists.born[meta[kernel.BORN] : meta[kernel.BORN] + some.size] = some
@@ -218,7 +218,7 @@ class ValueLists:
         if tuples:
             self._grow("slots", len(self) + n)
         if meta[kernel.BORN] > 1024 + 2 * self.keys:
-            meta[kernel.BORN] = kernel.NIL  # cheaper to look at all nodes than at so many notes
+            meta[kernel.BORN] = kernel.NIL  # to walk all nodes is cheaper than so long a list
         self._grow("nodes", self.keys + n)
         need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
         if need > self.lists.arena.size:
@@ -245,5 +245,5 @@ class ValueLists:
         lengths = self.lists.length[nodes].astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         data = np.empty(int(offsets[-1]), np.uint8)
-        closings.gather(self.lists.arena, self.lists.at[nodes], self.lists.length[nodes], data)
+        closed_keys.gather(self.lists.arena, self.lists.at[nodes], self.lists.length[nodes], data)
         return Keys(self.lists.word[nodes], data, offsets, np.ones(nodes.size, np.bool_))

@@ -1,14 +1,14 @@
-"""Streams made to order: seeded, vectorised, the same rows however stream time is cut."""
+"""Generated streams: seeded, vectorised, the same rows for any division of stream time into intervals."""
 
 from watersmeet.workload.arrivals import SECOND, delivery_times, merge_by_time, poisson_arrivals
 from watersmeet.workload.auctions import AuctionHouse
-from watersmeet.workload.drifting import Drifting
-from watersmeet.workload.files import save, save_stream
+from watersmeet.workload.catalogue import STREAMS
+from watersmeet.workload.drifting_keys import Drifting
 from watersmeet.workload.nexmark import Nexmark
-from watersmeet.workload.punctuated import Punctuated
+from watersmeet.workload.parquet_files import save, save_stream
+from watersmeet.workload.punctuated_streams import Punctuated
 from watersmeet.workload.scrambled import BURST, DIP, Scrambled, Swing, three_streams
 from watersmeet.workload.several import Several
-from watersmeet.workload.streams import STREAMS
 from watersmeet.workload.tables import ORIGIN, TableStream
 
 __all__ = [

@@ -1,8 +1,8 @@
 """When rows happen and when they are delivered.
 
-A stream is made one second of stream time at a time, and every second draws from a generator of its own, keyed by
-(seed, stream, second). So any interval can be made alone, intervals may be cut anywhere, and a source that starts again
-delivers the same rows. Times are integer microseconds of stream time, from 0.
+A stream is generated second by second of stream time. Every second has its own random generator, keyed by (seed,
+stream, second). So any interval can be generated alone, and a source that restarts delivers the same rows. Times are
+integer microseconds of stream time, from 0.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def seconds_of(start: int, end: int) -> range:
 def delivery_times(rng: np.random.Generator, times: Times, delay: int) -> Times:
     """When rows that happened at `times` arrive: each up to `delay` microseconds after it happened.
 
-    A row that arrives at a has ts >= a - delay, and nothing delivered before it has ts > a. So with
-    `max(ts seen) - delay` as progress no row is ever late, however the stream is cut into batches.
+    A row that arrives at a has ts >= a - delay, and no row delivered before it has ts > a. So with the watermark
+    `max(ts seen) - delay` no row is ever late, whatever the batches.
     """
     if delay == 0:
         return times
@@ -74,8 +74,8 @@ def delivered(
 ) -> Columns:
     """The rows delivered in [start, end), in order of delivery.
 
-    `make_second(s)` gives the rows that *happen* in second s, with the time at which each is delivered; those of the
-    last `delay` microseconds before `start` may still be under way.
+    `make_second(s)` gives the rows that *happen* in second s, with the time at which each is delivered. Rows of the
+    last `delay` microseconds before `start` may be delivered after it.
     """
     made = [make_second(second) for second in seconds_of(start - delay, end)]
     arrivals = np.concatenate([np.empty(0, np.int64), *(arrival for arrival, _ in made)])

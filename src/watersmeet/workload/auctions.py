@@ -1,12 +1,14 @@
 """An auction house: auctions open, receive bids while they run, and close.
 
 Two streams with NEXMark's habits: a few hot auctions, bidders and sellers get most of the traffic. The bid stream also
-carries end markers: rows with `closed = true` say "no more bids for this item" when an auction closes. Some get lost.
+carries end markers, rows with `closed = true`. An end marker is the punctuation "no more bids for this item" at the end
+of an auction. A fraction of them may be lost.
 
     opened_at            bids, at most `delay` late            closes_at: end marker
         |------x----x--------x--x--------x-----x---------x---------|
 
-How many auctions open per second follows from Little's law: `in_flight` at a time, each for `duration` on average.
+The number of auctions opened per second follows from Little's law: `in_flight` at a time, each for `duration` on
+average.
 """
 
 from __future__ import annotations
@@ -53,27 +55,27 @@ NO_BIDS: Columns = {
 
 
 class Lives(NamedTuple):
-    """Auctions by opening time: which, from when until when (exclusive), and whether the end marker gets through."""
+    """Auctions by opening time: item, opening, end (exclusive), and whether the end marker is delivered."""
 
     item_id: NDArray[np.int64]
     opened_at: Times
     closes_at: Times
-    announced: NDArray[np.bool_]
+    has_marker: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class AuctionHouse:
-    """What happens in the house; `auctions` and `bids` give the rows delivered in any interval of stream time."""
+    """The two streams; `auctions` and `bids` give the rows delivered in any interval of stream time."""
 
-    rate: float = 10_000.0  # auctions and bids per second, together; end markers come on top
+    rate: float = 10_000.0  # auctions and bids per second, together; end markers are additional
     seed: int = 0
     in_flight: int = 100  # auctions that run at the same time, on average
     duration: float = 2.0  # mean seconds an auction runs; each runs between a half and one and a half times that
     delay: float = 0.0  # seconds by which bids and end markers may be late
     lost: float = 0.0  # fraction of the end markers that never come
-    hot_auctions: int = 2  # all but one in so many bids go to the hot auction ...
-    hot_bidders: int = 4  # ... and come from the hot bidder,
-    hot_sellers: int = 4  # and all but one in so many auctions are the hot seller's
+    hot_auctions: int = 2  # one in so many bids is for any auction, the others are for the hot one
+    hot_bidders: int = 4  # one in so many bids is by any bidder, the others are by the hot one
+    hot_sellers: int = 4  # one in so many auctions is by any seller, the others are by the hot one
 
     def __post_init__(self) -> None:
         if self.in_flight < 1 or self.duration <= 0:
@@ -121,7 +123,7 @@ class AuctionHouse:
         bid_at = poisson_second(rng, self.bids_per_second, second)
         auction = self._choose_auctions(rng, bid_at, lives)
         bid_at, auction = bid_at[auction >= 0], auction[auction >= 0]
-        ending = np.flatnonzero(lives.announced & (lives.closes_at // SECOND == second))
+        ending = np.flatnonzero(lives.has_marker & (lives.closes_at // SECOND == second))
         times = np.concatenate([bid_at, lives.closes_at[ending]])
         closed = np.arange(times.size) >= bid_at.size
         rows: Columns = {
@@ -134,7 +136,7 @@ class AuctionHouse:
         return delivery_times(rng, times, micros(self.delay)), rows
 
     def _choose_auctions(self, rng: np.random.Generator, bid_at: Times, lives: Lives) -> NDArray[np.int64]:
-        """For each bid the row in `lives` of an auction that runs at that time, or -1 where none does."""
+        """The row in `lives`, for each bid, of an auction that runs at that time, or -1 if none does."""
         opened = np.searchsorted(lives.opened_at, bid_at, side="right")
         ended = np.searchsorted(np.sort(lives.closes_at), bid_at, side="right")
         oldest = np.searchsorted(lives.opened_at, bid_at - micros(1.5 * self.duration), side="left")
@@ -156,7 +158,7 @@ class AuctionHouse:
         return chosen
 
     def _people(self, rng: np.random.Generator, times: Times, hot_ratio: int) -> NDArray[np.int64]:
-        """Who acts: all but one in `hot_ratio` times the current hot person, else any of the active ones."""
+        """The acting person: the current hot one, or, once in `hot_ratio` times, any of the active ones."""
         joined = (times * (self.auctions_per_second / 3 / SECOND)).astype(np.int64)  # one person for three auctions
         anyone = joined + rng.integers(0, ACTIVE_PEOPLE, times.size)
         return np.where(rng.random(times.size) * hot_ratio >= 1, joined // 100 * 100, anyone)
@@ -173,7 +175,7 @@ def _lives(house: AuctionHouse, second: int) -> Lives:
         item_id=second * IDS_PER_SECOND + np.arange(opened_at.size),
         opened_at=opened_at,
         closes_at=opened_at + np.maximum(runs, 1),
-        announced=rng.random(opened_at.size) >= house.lost,
+        has_marker=rng.random(opened_at.size) >= house.lost,
     )
 
 

@@ -1,18 +1,19 @@
-"""NEXMark: people register, put things up for auction, and bid.
+"""NEXMark: people register, open auctions, and bid.
 
-Events are numbered; of every 50 the first is a person, the next three are auctions, and 46 are bids. Event n happens n
-times 1 / `rate` seconds after the start. What it says follows from its number, so any interval can be made alone.
+Events are numbered; of every 50 the first is a person, the next three are auctions, and 46 are bids. Event n happens
+n / `rate` seconds after the start. Its values follow from its number, so any interval can be generated alone.
 
     event   0      1 2 3     4 ... 49  |  50     51 52 53    54 ...
             person auctions  bids      |  person auctions    bids
 
-As published: bids go to the hot auction (the first of each hundred) or to one of those in flight, bidders and sellers
-are the hot person (the first of each hundred) or one of the active ones, an auction lasts up to twice as long as
-`in_flight` auctions take to open, prices spread over six orders of magnitude.
+As published: bids go to the hot auction (the first of each hundred) or to one of those in flight. Bidders and sellers
+are the hot person (the first of each hundred) or one of the active ones. An auction lasts up to twice as long as
+`in_flight` auctions take to open. Prices spread over six orders of magnitude.
 
-Other than published: nobody acts before registering, and a bid is always for an auction that runs. So the closings,
-rows of the bid stream with `closed` at the end of each auction, are true: no bid for it comes at that time or later.
-For that, an auction runs at least until the next 50 events begin, and a hot one as long as it is hot.
+Unlike the publication: all people register before they act, and a bid is always for an auction that runs. So the
+punctuations, rows of the bid stream with `closed` at the end of each auction, are never violated: no bid for the
+auction comes at that time or later. To this end an auction runs at least until the next 50 events begin, and a hot one
+as long as it is hot.
 
 References: Tucker, Tufte, Papadimos, Maier, NEXMark: a benchmark for queries over data streams (2008 draft).
 """
@@ -31,16 +32,16 @@ from watersmeet.workload.draws import below, draw
 
 Numbers = NDArray[np.int64]
 
-PERSONS, AUCTIONS, BIDS = 1, 3, 46  # of every
-EPOCH = PERSONS + AUCTIONS + BIDS  # events
+PERSONS, AUCTIONS, BIDS = 1, 3, 46  # events of each kind in an epoch
+EPOCH = PERSONS + AUCTIONS + BIDS
 FIRST_ID = 1_000  # of people and of auctions
 FIRST_CATEGORY, CATEGORIES = 10, 5
-HOT_FOR = 100  # auctions open, or people register, while one of them is the hot one
-TRIES = 12  # to find an auction that still runs, before it is the newest one
+HOT_FOR = 100  # auctions (or people) of which the first is the hot one
+TRIES = 12  # random choices of an auction that still runs; after them the newest one is taken
 
-# What the random numbers are for.
+# Purposes of the random numbers.
 NAME, PLACE, LENGTH, SELLER, HOT_SELLER, CATEGORY, ITEM, START, RESERVE = range(9)
-BIDDER, HOT_BIDDER, HOT_AUCTION, PRICE, CHOICE = range(9, 14)  # the last one and more: one for each try
+BIDDER, HOT_BIDDER, HOT_AUCTION, PRICE, CHOICE = range(9, 14)  # CHOICE + n is the purpose of try n
 
 FIRST_NAMES = ("Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana", "Ivo", "June")
 LAST_NAMES = ("Abbott", "Baker", "Carter", "Dyer", "Fisher", "Mason", "Potter", "Smith", "Turner", "Weaver")
@@ -63,15 +64,15 @@ ITEMS = np.array([f"{kind} no {n}" for kind in ("teapot", "atlas", "lamp", "cloc
 
 @dataclass(frozen=True)
 class Nexmark:
-    """What happens; `persons`, `auctions` and `bids` give the rows of any interval of stream time, in order of time."""
+    """The three streams; `persons`, `auctions` and `bids` give the rows of any interval of stream time, by time."""
 
-    rate: float = 10_000.0  # persons, auctions and bids per second, together; closings come on top
+    rate: float = 10_000.0  # persons, auctions and bids per second, together; punctuations are additional
     seed: int = 0
     in_flight: int = 100  # auctions that run at the same time, on average
-    active_people: int = 1_000  # who bid and sell: the last ones to register
-    hot_auctions: int = 2  # all but one in so many bids go to the hot auction ...
-    hot_bidders: int = 4  # ... and come from the hot bidder,
-    hot_sellers: int = 4  # and all but one in so many auctions are the hot seller's
+    active_people: int = 1_000  # the last people to register; only they bid and sell
+    hot_auctions: int = 2  # one in so many bids is for any auction, the others are for the hot one
+    hot_bidders: int = 4  # one in so many bids is by any bidder, the others are by the hot one
+    hot_sellers: int = 4  # one in so many auctions is by any seller, the others are by the hot one
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= SECOND:
@@ -82,7 +83,7 @@ class Nexmark:
 
     @property
     def longest(self) -> int:
-        """Microseconds: no auction lasts longer."""
+        """The longest that an auction can last, in microseconds."""
         auctions = max(2 * self.in_flight, HOT_FOR) + 2 * AUCTIONS
         return ceil(auctions / AUCTIONS * EPOCH * SECOND / self.rate) + 2
 
@@ -114,10 +115,10 @@ class Nexmark:
         }
 
     def bids(self, start: int, end: int) -> Columns:
-        """Bids made and auctions closed in [start, end) microseconds; a closing has bidder and price 0."""
+        """Bids and punctuations in [start, end) microseconds; a punctuation has bidder and price 0."""
         number = self._numbers(PERSONS + AUCTIONS, BIDS, start, end)
         at = self._times(_events(number, PERSONS + AUCTIONS, BIDS))
-        ended, ends = self._closings(start, end)
+        ended, ends = self._punctuations(start, end)
         places = np.searchsorted(at, ends)
         bidder = self._people(number, number // BIDS, self.hot_bidders, BIDDER, HOT_BIDDER)
         return {
@@ -146,15 +147,15 @@ class Nexmark:
         return self._times(_events(auction, PERSONS, AUCTIONS))
 
     def _expires(self, auction: Numbers) -> Times:
-        """When auctions end; no bid is made then or later."""
+        """The ends of auctions; no bid comes then or later."""
         horizon = self.in_flight / AUCTIONS * EPOCH * SECOND / self.rate
         drawn = self._opened(auction) + 1 + below(self.seed, LENGTH, auction, 2 * ceil(horizon))
         hot = auction % HOT_FOR == 0
-        needed = np.where(hot, auction + HOT_FOR, auction)  # a bid of the 50 events with that auction may be for it
+        needed = np.where(hot, auction + HOT_FOR, auction)  # bids in the epoch of auction `needed` may be for it
         expires: Times = np.maximum(drawn, self._times((needed // AUCTIONS + 1) * EPOCH) + 1)
         return expires
 
-    def _closings(self, start: int, end: int) -> tuple[Numbers, Times]:
+    def _punctuations(self, start: int, end: int) -> tuple[Numbers, Times]:
         """Auctions that end in [start, end), by time."""
         auction = self._numbers(PERSONS, AUCTIONS, max(0, start - self.longest), end)
         expires = self._expires(auction)
@@ -163,7 +164,7 @@ class Nexmark:
         return auction[order], expires[order]
 
     def _choose(self, bid: Numbers, at: Times) -> Numbers:
-        """For each bid an auction that runs."""
+        """An auction for each bid, one that runs."""
         newest = bid // BIDS * AUCTIONS + AUCTIONS - 1
         hot = draw(self.seed, HOT_AUCTION, bid) * self.hot_auctions >= 1
         chosen = np.where(hot, newest // HOT_FOR * HOT_FOR, newest)
@@ -177,14 +178,14 @@ class Nexmark:
         return chosen
 
     def _people(self, number: Numbers, newest: Numbers, hot_ratio: int, who: int, hot: int) -> Numbers:
-        """Who acts: all but one in `hot_ratio` times the hot person, else any of the active ones."""
+        """The acting person: the hot one, or, once in `hot_ratio` times, any of the active ones."""
         anyone = newest - below(self.seed, who, number, np.minimum(newest + 1, self.active_people))
         is_hot = draw(self.seed, hot, number) * hot_ratio >= 1
         return FIRST_ID + np.where(is_hot, newest // HOT_FOR * HOT_FOR, anyone)
 
 
 def _events(number: Numbers, offset: int, per_epoch: int) -> Numbers:
-    """Which events the first, second … of a kind are."""
+    """The numbers, among all events, of these events of one kind."""
     return number // per_epoch * EPOCH + offset + number % per_epoch
 
 

@@ -1,9 +1,9 @@
 """Streams whose keys ascend in the long run: the load of the window-oblivious joins.
 
-Keys are sequence numbers, each `multiplicity` times in every stream, so that every key meets its partners. A stream is
-scrambled within positions, and exactly as far as asked: the *scrambling factor* k is the least number such that no
-tuple comes more than k positions behind the first one with its key or a larger one. When a tuple arrives is another
-matter: a Poisson process whose rate may dip or burst, and which begins `lag` tuples late.
+Keys are sequence numbers, each `multiplicity` times in every stream, so that every key meets its partners. A stream's
+positions are scrambled exactly as far as its *scrambling factor*: the least number k such that no tuple comes more
+than k positions behind the first one with its key or a larger one. Arrival times are independent of that: a Poisson
+process whose rate may dip or burst, and which begins `lag` tuples late.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("at", pa.int64()), ("epoch", pa.int64()), ("reading", pa.fl
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """The rate is `factor` times the usual one from `start` on, for so many seconds."""
+    """A rate of `factor` times the usual one from `start` on, for `seconds`."""
 
     start: float
     seconds: float
@@ -83,10 +83,10 @@ class Scrambled:
         return rate
 
     def keys(self, n: int, *, seed: int, stream: int = 0) -> Int64s:
-        """The first n keys in order of arrival; their scrambling factor is the one asked for, if n leaves room for it.
+        """The first n keys in order of arrival; their scrambling factor is `scrambling`, if n is large enough for it.
 
-        Tuples are put off by random distances, as far as the factor allows, and the one that came last is put off until
-        the factor is reached. (Whoever lets it pass comes a position sooner, so nobody else gets further behind.)
+        Tuples are delayed by random distances, as far as the factor allows. Then the tuple furthest behind is delayed
+        until the factor is reached. (The tuples it passes move one position forward, so none is further behind.)
         """
         rng = generator(seed, stream, 1)
         ordered = np.arange(n, dtype=np.int64) // self.multiplicity
@@ -109,7 +109,7 @@ class Scrambled:
         if missing <= 0 or last < 0:
             return keys
         at = int(np.argmax(behind[: last + 1]))
-        if behind[at] == 0:  # it leads: who follows will be the first of its key, or of a larger one
+        if behind[at] == 0:  # keys are in order: after the move, the next key is the first that is as large
             missing, at = self.scrambling, max(0, min(keys.size // 2, keys.size - 1 - self.scrambling))
         else:
             missing = self.scrambling - int(behind[at])
@@ -126,7 +126,7 @@ class Scrambled:
 
 
 def distances(keys: Int64s) -> Int64s:
-    """How many positions each tuple comes behind the first one with its key or a larger one."""
+    """The number of positions that each tuple comes behind the first one with its key or a larger one."""
     highest = np.maximum.accumulate(keys) if keys.size else keys
     first = np.searchsorted(highest, keys, side="left")
     return np.arange(keys.size) - first
@@ -143,7 +143,7 @@ def three_streams(scrambling: Sequence[int], multiplicity: int = 2, lag: int = 0
 
 
 def cut(rows: Sequence[pa.RecordBatch], seconds: float, batch: float) -> list[list[pa.RecordBatch]]:
-    """What arrives of each stream in each interval of `batch` seconds."""
+    """The arrivals of each stream in each interval of `batch` seconds."""
     edges = np.arange(0, micros(seconds) + micros(batch), micros(batch))
     places = [np.searchsorted(r.column("at").to_numpy(), edges) for r in rows]
     return [

@@ -1,4 +1,4 @@
-"""Streams over the same keys, with rates, windows and numbers of keys as given: the load of the multi-way joins."""
+"""Streams over the same keys, with given rates, windows and numbers of keys: the load of the multi-way joins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from watersmeet.errors import QueryError
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.workload.arrivals import Columns, generator, micros, poisson_arrivals
-from watersmeet.workload.punctuated import stream_spec
+from watersmeet.workload.punctuated_streams import stream_spec
 
 NAMES = "abcdefgh"
 
@@ -21,7 +21,7 @@ NAMES = "abcdefgh"
 class Several:
     """Poisson arrivals at `rates` (tuples per second); keys of stream i at random from 0 to distinct[i] - 1.
 
-    So the keys of a stream with fewer are among those of a stream with more. Windows are in seconds.
+    The keys of a stream with fewer keys are among those of a stream with more. Windows are in seconds.
     """
 
     rates: tuple[float, ...]
@@ -39,7 +39,7 @@ class Several:
             raise QueryError("`rates` must be positive, `windows` not negative, `distinct` at least 1.")
 
     def scaled(self, factor: int) -> Several:
-        """So many times the tuples and the keys: every key has as many tuples in a window as before."""
+        """The streams with `factor` times the tuples and the keys: as many tuples of a key in a window as before."""
         return replace(
             self, rates=tuple(r * factor for r in self.rates), distinct=tuple(v * factor for v in self.distinct)
         )
@@ -50,13 +50,13 @@ class Several:
         return JoinQuery(tuple(stream_spec(name, w) for name, w in zip(NAMES, self.windows, strict=False)))
 
     def rows(self, i: int, seconds: float) -> Columns:
-        """Stream i's tuples of the first so many seconds: `key` and `ts` (microseconds), by time."""
+        """Stream i's tuples of the first `seconds`: `key` and `ts` (microseconds), by time."""
         times = poisson_arrivals(self.rates[i], 0, micros(seconds), seed=self.seed, stream=2 * i)
         keys = generator(self.seed, 2 * i + 1, 0).integers(0, self.distinct[i], times.size)
         return {"key": keys, "ts": times}
 
     def steps(self, seconds: float, batch: float) -> Iterator[list[Batch]]:
-        """The streams in batches of so much time; after each, all streams have told that they are at its end."""
+        """The streams in batches of `batch` seconds; after a batch, the newest event time of each stream is its end."""
         specs = self.query.streams
         made = [self.rows(i, seconds) for i in range(len(specs))]
         edges = np.arange(0, micros(seconds), micros(batch)) + micros(batch)

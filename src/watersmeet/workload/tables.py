@@ -1,4 +1,4 @@
-"""The made streams as Arrow tables: what the Spark source, the benchmarks and the demo read."""
+"""The generated streams as Arrow tables: the input of the Spark source, the benchmarks and the demo."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ SCRAMBLED = pa.schema([("at", _TIMESTAMP), ("epoch", pa.int64()), ("reading", pa
 
 @dataclass(frozen=True)
 class TableStream:
-    """A made stream: its columns, its rows per second, and the rows delivered in an interval of stream time."""
+    """A generated stream: its columns, its rows per second, and the rows delivered in an interval of stream time."""
 
     schema: pa.Schema
     rate: float
@@ -93,22 +93,22 @@ class TableStream:
 
 
 def plain_table(columns: Columns, schema: pa.Schema) -> pa.Table:
-    """Columns as they are; times of the stream become timestamps from `ORIGIN` on."""
+    """The columns as a table; stream times become timestamps from `ORIGIN` on."""
     return pa.table([_array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
 def bid_table(columns: Columns, schema: pa.Schema) -> pa.Table:
-    """Bids with NULL for the bidder and the price of an end marker: nobody bids there."""
+    """Bids and end markers; an end marker has NULL as bidder and price."""
     return _without(columns, schema, "bidder", "price")
 
 
 def punctuated_table(columns: Columns, schema: pa.Schema) -> pa.Table:
-    """Tuples and punctuations; a punctuation has no number."""
+    """Tuples and punctuations; a punctuation has NULL as number."""
     return _without(columns, schema, "n")
 
 
 def _without(columns: Columns, schema: pa.Schema, *names: str) -> pa.Table:
-    """NULL in these columns where a row is a punctuation."""
+    """The table with NULL in these columns of punctuations."""
     table, is_tuple = plain_table(columns, schema), pa.array(~columns["closed"])
     for name in names:
         place = schema.get_field_index(name)

@@ -1,14 +1,14 @@
-// Small charts over the batches of a run: curves from zero, or layers. One cursor for all of them; legends read it.
+// Small charts over the batches of a run: curves from zero, or layers. All share one cursor; legends show its values.
 
 import { clock, draw, make, seconds } from "./format.js";
 
 const HEIGHT = 170, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
 
 export class Chart {
-  // about: {id, title, hint, format (of the axis), say (of the legend), layers, firstMayLeave, series: (batches) => [{name, colour, values, foretold}]}
+  // about: {id, title, hint, format (of the axis), label (of the legend), layers, firstMayLeave, series: (batches) => [{name, colour, values, predicted}]}
   constructor(about, onMove, onPick) {
     this.about = about;
-    this.say = about.say ?? about.format;
+    this.label = about.label ?? about.format;
     this.svg = draw("svg", { role: "img", height: HEIGHT });
     this.legend = make("ul", { class: "legend" });
     const head = about.plain ? [] : [make("h2", {}, about.title)];
@@ -45,14 +45,14 @@ export class Chart {
     this.axes(width, top, span);
     if (this.about.layers) this.layers(); else this.curves(room);
     if (drawn < largest) {
-      const says = `↑ first batch ${this.about.format(largest)}`;
-      this.svg.append(draw("text", { class: "tick over", x: this.xs[0] + 6, y: TOP + 14 }, says));
+      const label = `↑ first batch ${this.about.format(largest)}`;
+      this.svg.append(draw("text", { class: "tick over", x: this.xs[0] + 6, y: TOP + 14 }, label));
     }
     this.cursor = draw("g");
     this.svg.append(this.cursor);
   }
 
-  // The largest value, and up to which one it is drawn: a first batch that is far above all others may leave the chart.
+  // The largest value, and the top of the chart: a first batch far above all others may leave the chart.
   most() {
     const larger = (a, b) => Math.max(a, b ?? 0);
     const rest = this.stacked.map((values) => values.slice(1).reduce(larger, 0)).reduce(larger, 0);
@@ -83,7 +83,7 @@ export class Chart {
         if (v != null) path += `${pen ? "L" : "M"}${x.toFixed(1)} ${this.y(v).toFixed(1)}`;
         pen = v != null;
       }
-      const curve = draw("path", { class: s.foretold ? "curve foretold" : "curve", d: path });
+      const curve = draw("path", { class: s.predicted ? "curve predicted" : "curve", d: path });
       curve.style.stroke = s.colour;
       this.svg.append(curve);
       if (this.xs.length === 1 && s.values[0] != null) this.svg.append(dot(this.xs[0], this.y(s.values[0]), s.colour));
@@ -104,7 +104,7 @@ export class Chart {
     }
   }
 
-  // The values of batch i in the legend, and the line through it if somebody points at it.
+  // Show the values of batch i in the legend, and the cursor's line through it if `visible`.
   point(i, visible) {
     if (this.element.hidden || !this.cursor) return;
     this.cursor.replaceChildren();
@@ -115,13 +115,13 @@ export class Chart {
       });
     }
     this.legend.replaceChildren(...this.series.map((s) => {
-      const kind = this.about.layers ? "swatch block" : s.foretold ? "swatch foretold" : "swatch";
+      const kind = this.about.layers ? "swatch block" : s.predicted ? "swatch predicted" : "swatch";
       const swatch = make("span", { class: kind });
-      swatch.style[s.foretold ? "borderColor" : "background"] = s.colour;
-      return make("li", {}, swatch, s.name, make("b", {}, this.say(s.values[i])));
+      swatch.style[s.predicted ? "borderColor" : "background"] = s.colour;
+      return make("li", {}, swatch, s.name, make("b", {}, this.label(s.values[i])));
     }));
-    const said = this.series.map((s) => `${s.name} ${this.say(s.values[i])}`).join(", ");
-    this.svg.setAttribute("aria-label", `${this.about.title}, batch ${this.batches[i].batch} at ${clock(this.batches[i].at)}: ${said}`);
+    const values = this.series.map((s) => `${s.name} ${this.label(s.values[i])}`).join(", ");
+    this.svg.setAttribute("aria-label", `${this.about.title}, batch ${this.batches[i].batch} at ${clock(this.batches[i].at)}: ${values}`);
   }
 }
 
@@ -149,7 +149,7 @@ function timeStep(span, most) {
   return steps.find((s) => span / s <= most) ?? span;
 }
 
-// Of many points in one column of pixels the lowest and the highest.
+// The lowest and the highest point of each column of pixels.
 function thin(points, width) {
   if (points.length <= 2 * width) return points;
   const size = Math.ceil(points.length / width), kept = [];

@@ -1,4 +1,4 @@
-// Numbers, times and sizes for people, and elements made without markup: no text of an event is ever read as HTML.
+// Numbers, times and sizes as text, and elements built without markup: no text of an event is parsed as HTML.
 
 export const count = (n) => (n == null ? "–" : Math.round(n).toLocaleString("en"));
 

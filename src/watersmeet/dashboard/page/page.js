@@ -1,4 +1,4 @@
-// The live page: takes events as they come, keeps them by run, shows one batch in numbers and all of them in charts.
+// The live page: receives events, keeps them by run, shows one batch in numbers and all batches in charts.
 
 import { Chart } from "./charts.js";
 import { bytes, clock, colour, count, day, make, millis, seconds, short } from "./format.js";
@@ -10,12 +10,12 @@ const state = { plan: null, runs: new Map(), run: null, pinned: null, hover: nul
 
 // ---------------------------------------------------------------- charts
 
-const perStream = (value, { foretold } = {}) => (batches) =>
+const perStream = (value, { predicted } = {}) => (batches) =>
   (batches[0]?.streams ?? []).flatMap((s, i) => {
     const own = { name: s.name, colour: colour(i), values: batches.map((b) => value(b.streams[i], b)) };
-    if (!foretold) return [own];
-    const values = batches.map((b) => foretold(b.streams[i]));
-    return values.some((v) => v != null) ? [own, { name: "predicted", colour: colour(i), values, foretold: true }] : [own];
+    if (!predicted) return [own];
+    const values = batches.map((b) => predicted(b.streams[i]));
+    return values.some((v) => v != null) ? [own, { name: "predicted", colour: colour(i), values, predicted: true }] : [own];
   });
 
 const REASONS = [["window", "window passed", "var(--s0)"], ["punctuation", "punctuation", "var(--s2)"], ["dead", "dead value", "var(--s1)"],
@@ -42,16 +42,16 @@ const split = (batches) => SPLIT.map(([name, colour, of]) => ({ name, colour, va
 const measured = (value) => (batches) => (batches.some((b) => b.streams.some((s) => value(s) != null)) ? perStream(value)(batches) : []);
 
 const CHARTS = [
-  { id: "tuples", title: "Tuples in state", hint: "Dashed: what the cost model expects at the rates measured.", format: short, say: count, series: perStream((s) => s.stored, { foretold: (s) => s.predicted }) },
-  { id: "bytes", title: "Bytes in state", hint: "Rows, lists and remembered closings, by stream.", format: bytes, series: perStream((s) => s.bytes, { foretold: (s) => s.predicted_bytes }) },
+  { id: "tuples", title: "Tuples in state", hint: "Dashed: what the cost model expects at the rates measured.", format: short, label: count, series: perStream((s) => s.stored, { predicted: (s) => s.predicted }) },
+  { id: "bytes", title: "Bytes in state", hint: "Rows, lists and closed keys, by stream.", format: bytes, series: perStream((s) => s.bytes, { predicted: (s) => s.predicted_bytes }) },
   { id: "in", title: "Rows in, per second", format: short, series: perStream((s, b) => s.rows_in / b.interval) },
   { id: "out", title: "Rows out, per second", format: short, series: (batches) => [{ name: "results", colour: "var(--s2)", values: batches.map((b) => b.rows_out / b.interval) }] },
-  { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Dead values came when their key was closed, and did not stay.", format: short, say: count, layers: true, series: reasons },
-  { id: "apart", title: "Late and violating rows", hint: "Not joined: behind the progress of their stream, or against its punctuations.", format: short, say: count, series: (batches) => [
+  { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Dead values came after their key was closed and were not stored.", format: short, label: count, layers: true, series: reasons },
+  { id: "unjoined", title: "Late and violating rows", hint: "Not joined: behind the watermark of their stream, or against its punctuations.", format: short, label: count, series: (batches) => [
     { name: "late", colour: "var(--s1)", values: batches.map((b) => b.late) }, { name: "violating", colour: "var(--s4)", values: batches.map((b) => b.violations) }] },
   { id: "lag", title: "Lag", hint: "Event time behind the foremost stream.", format: seconds, series: perStream((s) => s.lag) },
   { id: "time", title: "Where the time of a batch goes", hint: "Coloured: the slowest shard. Grey: Spark around it.", format: millis, layers: true, firstMayLeave: true, series: split },
-  { id: "scrambling", title: "Scrambling factor", hint: "Rows that a stream may come behind its sorted place, as the join goes by.", format: short, say: count, series: measured((s) => s.scrambling) },
+  { id: "scrambling", title: "Scrambling factor", hint: "Rows that a stream may come behind its sorted place, as the join assumes.", format: short, label: count, series: measured((s) => s.scrambling) },
   { id: "skew", title: "Skew", plain: true, format: (v) => (v == null ? "–" : String(Number(v.toFixed(2)))), series: (batches) => [{ name: "skew", colour: "var(--s0)", values: batches.map((b) => b.skew) }] },
 ];
 
@@ -101,7 +101,7 @@ function point() {
   for (const chart of charts) chart.point(i, state.hover != null || state.pinned != null);
   at("batch").value = i;
   at("batch").setAttribute("aria-valuetext", `batch ${b.batch} at ${clock(b.at)}`);
-  at("batch-says").textContent = `${count(b.batch)} of ${count(batches().at(-1).batch)} · ${clock(b.at)}`;
+  at("batch-label").textContent = `${count(b.batch)} of ${count(batches().at(-1).batch)} · ${clock(b.at)}`;
   at("latest").setAttribute("aria-pressed", state.pinned == null);
   at("tiles").replaceChildren(...tiles(batches(), i));
   at("shards").replaceChildren(shards(b));
@@ -128,27 +128,27 @@ function heading() {
   const ended = run?.ended, first = batches()[0], last = batches().at(-1);
   at("error").hidden = !ended?.error;
   at("error").textContent = ended?.error ?? "";
-  if (ended) say(ended.error ? "failed" : "finished", `${ended.error ? "failed" : "finished"} at ${clock(ended.at)}`);
-  else if (last && silent(last)) say("waiting", `no batch since ${clock(last.at)}`);
-  else if (run) say("running", last ? `running, last batch at ${clock(last.at)}` : "running");
-  else say("waiting", facts ? "waiting for the first batch" : "waiting for events");
+  if (ended) showStatus(ended.error ? "failed" : "finished", `${ended.error ? "failed" : "finished"} at ${clock(ended.at)}`);
+  else if (last && stale(last)) showStatus("waiting", `no batch since ${clock(last.at)}`);
+  else if (run) showStatus("running", last ? `running, last batch at ${clock(last.at)}` : "running");
+  else showStatus("waiting", facts ? "waiting for the first batch" : "waiting for events");
   if (first) {
     const hidden = first.batch > 0 ? ` Batches before ${count(first.batch)} are not on this page.` : "";
     at("footer").textContent = `${count(batches().length)} batches, ${day(first.at)} ${clock(first.at)} to ${clock(last.at)} by your clock.${hidden}`;
   }
 }
 
-// A run whose end was never told, or one that waits for rows.
-const silent = (last) => Date.now() - Date.parse(last.at) > 1000 * Math.max(60, 5 * last.interval);
+// Whether a run has no recent batch: it waits for rows, or it ended without an event.
+const stale = (last) => Date.now() - Date.parse(last.at) > 1000 * Math.max(60, 5 * last.interval);
 
-function say(kind, text) {
+function showStatus(kind, text) {
   if (state.lost) [kind, text] = ["lost", "connection lost; trying again"];
   const status = at("status");
   if (status.textContent !== text) status.textContent = text;
   status.dataset.state = kind;
 }
 
-function words(facts) {
+function details(facts) {
   const rows = facts.streams.flatMap((s) => [make("dt", {}, s.name), make("dd", {}, s.retention), make("dt", {}, ""), make("dd", {}, s.late)]);
   if (facts.order) rows.push(make("dt", {}, "order"), make("dd", {}, facts.order.text));
   if (facts.where) rows.push(make("dt", {}, "where"), make("dd", {}, facts.where));
@@ -162,7 +162,7 @@ function words(facts) {
 function take(event) {
   if (event.kind === "plan") {
     state.plan = event.plan;
-    at("plan-words").replaceChildren(...words(event.plan));
+    at("plan-details").replaceChildren(...details(event.plan));
     return;
   }
   if (!state.runs.has(event.run)) {

@@ -1,4 +1,4 @@
-// The plan as a picture: streams, the operators in which they meet, the result; with the numbers of the selected batch.
+// The plan as a picture: streams, operators, the result; with the numbers of the selected batch.
 
 import { bytes, count, draw, seconds, short } from "./format.js";
 
@@ -29,19 +29,19 @@ function joinOf(facts, batch, inner, last) {
   if (batch && last) lines.push(`${count(batch.state.tuples)} tuples, ${bytes(batch.state.bytes)}`);
   const children = facts.streams.map((stream) => {
     const before = inner.find((j) => j.streams.map((s) => s.name).join("_") === stream.name);
-    const told = batch?.streams.find((s) => s.name === stream.name);
-    return before ? joinOf(before, batch, inner, false) : streamOf(stream, told, batch);
+    const counters = batch?.streams.find((s) => s.name === stream.name);
+    return before ? joinOf(before, batch, inner, false) : streamOf(stream, counters, batch);
   });
   return { lines, children, join: true };
 }
 
-function streamOf(stream, told, batch) {
+function streamOf(stream, counters, batch) {
   const lines = [stream.name, stream.window ? `window ${stream.window}` : "no window"];
   if (stream.delay && !stream.delay.startsWith("0 ")) lines[1] += `, delay ${stream.delay}`;
-  if (stream.punctuations.length) lines.push(`says: ${stream.punctuations.join(", ")}`);
-  if (told) {
-    lines.push(`${short(told.rows_in / batch.interval)} rows/s in, ${count(told.stored)} kept`);
-    if (told.lag) lines.push(`${seconds(told.lag)} behind`);
+  if (stream.punctuations.length) lines.push(`punctuations: ${stream.punctuations.join(", ")}`);
+  if (counters) {
+    lines.push(`${short(counters.rows_in / batch.interval)} rows/s in, ${count(counters.stored)} kept`);
+    if (counters.lag) lines.push(`${seconds(counters.lag)} behind`);
   }
   return { lines, children: [] };
 }
@@ -91,7 +91,7 @@ function across(tree) {
   });
 }
 
-// On a narrow page: one below the other, what flows runs down the left edge.
+// On a narrow page: one box below the other, arrows along the left edge.
 function down(tree, room) {
   let below = 1;
   const place = (node, d) => {
@@ -111,7 +111,7 @@ function down(tree, room) {
 
 function picture(tree, width, height, flow) {
   const svg = draw("svg", { role: "img", width: Math.ceil(width), height: Math.ceil(height), viewBox: `0 0 ${Math.ceil(width)} ${Math.ceil(height)}` });
-  const said = [];
+  const labels = [];
   const paint = (node) => {
     for (const child of node.children) {
       const [line, tip] = flow(child, node);
@@ -122,9 +122,9 @@ function picture(tree, width, height, flow) {
     node.lines.forEach((line, i) => {
       svg.append(draw("text", { class: i ? "" : "head", x: node.x + PAD, y: node.y + PAD + LINE * i + 11 }, line));
     });
-    said.push(node.lines.join("; "));
+    labels.push(node.lines.join("; "));
   };
   paint(tree);
-  svg.setAttribute("aria-label", `From the sources to the result: ${said.join(". ")}`);
+  svg.setAttribute("aria-label", `From the sources to the result: ${labels.join(". ")}`);
   return svg;
 }

@@ -1,4 +1,4 @@
-// What is shown of one batch beside the charts: tiles, shards, hot keys, streams; and the last batches as text.
+// The tables of one batch: tiles, shards, hot keys, streams; and the last batches as text.
 
 import { bytes, clock, colour, count, make, millis, percent, seconds, short, stamp } from "./format.js";
 
@@ -9,16 +9,16 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 export function tiles(batches, i) {
   const b = batches[i], so_far = batches.slice(0, i + 1);
   const total = (of) => sum(so_far.map(of));
-  const foretold = b.streams.every((s) => s.predicted != null) ? sum(b.streams.map((s) => s.predicted)) : null;
+  const predicted = b.streams.every((s) => s.predicted != null) ? sum(b.streams.map((s) => s.predicted)) : null;
   const each = b.state.tuples ? `${count(b.state.bytes / b.state.tuples)} bytes a tuple` : "empty";
-  const apart = total((x) => x.late + x.violations);
+  const unjoined = total((x) => x.late + x.violations);
   return [
     tile("rows-in", "Rows in", short(b.rows_in / b.interval), "/s", `${count(total((x) => x.rows_in))} so far`),
     tile("rows-out", "Rows out", short(b.rows_out / b.interval), "/s", `${count(total((x) => x.rows_out))} so far`),
-    tile("tuples", "Tuples in state", count(b.state.tuples), "", foretold == null ? "not predicted" : `${count(foretold)} predicted`),
+    tile("tuples", "Tuples in state", count(b.state.tuples), "", predicted == null ? "not predicted" : `${count(predicted)} predicted`),
     tile("bytes", "State", ...bytes(b.state.bytes).split(" "), each),
     tile("seconds", "Batch time", ...millis(b.seconds * 1000).split(" "), `${short(b.rows_in / b.seconds)} rows/s in it`),
-    tile("apart", "Late, violating", count(b.late + b.violations), "", `${count(apart)} so far`),
+    tile("unjoined", "Late, violating", count(b.late + b.violations), "", `${count(unjoined)} so far`),
   ];
 }
 
@@ -72,7 +72,7 @@ export function lastBatches(batches, chosen) {
   const columns = {
     Batch: (b) => b.batch, At: (b) => clock(b.at), Time: (b) => millis(b.seconds * 1000), "Rows in": (b) => count(b.rows_in),
     "Rows out": (b) => count(b.rows_out), Tuples: (b) => count(b.state.tuples), State: (b) => bytes(b.state.bytes),
-    "Left by window": (b) => count(b.left.window), "by punctuation": (b) => count(b.left.punctuation), "dead value": (b) => count(b.left.dead),
+    Expired: (b) => count(b.left.window), Purged: (b) => count(b.left.punctuation), "Dead value": (b) => count(b.left.dead),
     Late: (b) => count(b.late), Violating: (b) => count(b.violations), Skew: (b) => (b.skew == null ? "–" : b.skew.toFixed(2)),
   };
   return table(columns, batches.slice(-ROWS).reverse(), (b) => b === chosen);

@@ -1,1 +1,1 @@
-"""Pipelines at work: from what a `PIPELINE.toml` says to a streaming query."""
+"""Running pipelines: from a `PIPELINE.toml` to a streaming query."""

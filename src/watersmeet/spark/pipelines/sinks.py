@@ -1,37 +1,41 @@
-"""Where a pipeline writes: functions of (rows, batch number), for `wm.write`."""
+"""The sinks of a pipeline: functions of (rows, batch number), for `wm.write`."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
 from watersmeet.pipelines.pipeline import Sink
-from watersmeet.pipelines.words import FILES
+from watersmeet.pipelines.schema import FILES, TABLES
+from watersmeet.spark.checkpoints.result_folder import Folder, location
+from watersmeet.spark.lake_tables import delta, iceberg
 from watersmeet.spark.pipelines.messages import encoded
 from watersmeet.spark.write import Sink as Writes
 
 
 def writer(sink: Sink) -> Writes:
-    """What writes a batch. Files: exactly once, under ``batch=<number>``. Messages and others: at least once."""
+    """The writer of a sink. Files and tables: each batch exactly once. Messages and others: at least once."""
     if sink.format in FILES:
-        return _files(sink)
+        return Folder(location(sink.path, sink.name), sink.name, sink.format, sink.options)
+    if sink.format in TABLES:
+        assert sink.path is not None, "validated when the pipeline was read"
+        return (delta if sink.format == "delta" else iceberg)(sink.path, **sink.options)
     if sink.format == "kafka":
-        return _messages(sink)
+        return Topic(sink)
     return _console(sink) if sink.format == "console" else _others(sink)
 
 
-def _files(sink: Sink) -> Writes:
-    def write(rows: DataFrame, batch: int) -> None:
-        folder = f"{sink.path}/batch={batch:06d}"
-        rows.write.format(sink.format).options(**sink.options).mode("overwrite").save(folder)
+@dataclass(frozen=True)
+class Topic:
+    """A topic of Kafka."""
 
-    return write
+    sink: Sink
+    reads_once: ClassVar[bool] = True
 
-
-def _messages(sink: Sink) -> Writes:
-    def write(rows: DataFrame, batch: int) -> None:
-        encoded(rows, sink, batch).write.format("kafka").options(**sink.options).save()
-
-    return write
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        encoded(rows, self.sink, batch).write.format("kafka").options(**self.sink.options).save()
 
 
 def _console(sink: Sink) -> Writes:

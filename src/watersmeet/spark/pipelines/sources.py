@@ -1,4 +1,4 @@
-"""Streams as a pipeline tells of them: a DataFrame, with time, window, delay and punctuations."""
+"""Streams of a pipeline: a DataFrame each, with time, window, delay and punctuations."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pyspark.sql.types import StructType
 from watersmeet.errors import QueryError
 from watersmeet.model.windows import RowsWindow
 from watersmeet.pipelines.pipeline import Source
-from watersmeet.pipelines.words import FILES
+from watersmeet.pipelines.schema import FILES
 from watersmeet.spark import punctuations, streams
-from watersmeet.spark.pipelines.messages import ENVELOPE, decoded
-from watersmeet.spark.punctuations import Known, Sign
-from watersmeet.spark.source import register
+from watersmeet.spark.pipelines.messages import ENVELOPE, dead_letters, decoded
+from watersmeet.spark.punctuations import ColumnConstraint, PunctuationRule
 from watersmeet.spark.streams import Stream
+from watersmeet.spark.workload_source import register
 
-_KNOWN = {"unique": punctuations.unique, "clustered": punctuations.clustered, "ordered": punctuations.ordered}
+_CONSTRAINTS = {"unique": punctuations.unique, "clustered": punctuations.clustered, "ordered": punctuations.ordered}
 
 
-def stream(spark: SparkSession, source: Source) -> Stream:
-    """The stream of a source."""
-    df = _selected(_rows(spark, source), source.select)
-    signs = [dict(sign) for sign in source.punctuation]
+def stream(spark: SparkSession, source: Source) -> tuple[Stream, DataFrame | None]:
+    """The stream of a source, and its messages that are no rows, if they have a sink."""
+    read, dead = _rows(spark, source)
+    df = _selected(read, source.select)
+    rules = [dict(rule) for rule in source.punctuation]
     hidden: tuple[str, ...] = ()
     if ENVELOPE in df.columns and source.format == "kafka":
-        df, signs, hidden = _without_envelope(df, signs)
+        df, rules, hidden = _without_envelope(df, rules)
     made = streams.stream(
         df,
         time=source.time,
@@ -38,29 +39,33 @@ def stream(spark: SparkSession, source: Source) -> Stream:
         delay=source.delay,
         late_share=source.late_share,
         idle_after=source.idle_after,
+        idle_clock=source.idle_clock,
+        filter=source.filter,
         order_by=source.order_by,
-        punctuation=[_punctuation(sign) for sign in signs],
+        punctuation=[_punctuation(rule) for rule in rules],
         name=source.name,
     )
-    return replace(made, hidden=hidden)
+    return replace(made, hidden=(*made.hidden, *hidden)), dead
 
 
-def window(told: str | Mapping[str, Any] | None) -> str | RowsWindow | None:
-    """A window as a pipeline tells it."""
-    return streams.rows(**told) if isinstance(told, Mapping) else told
+def window(value: str | Mapping[str, Any] | None) -> str | RowsWindow | None:
+    """The window of a TOML value."""
+    return streams.rows(**value) if isinstance(value, Mapping) else value
 
 
-def _rows(spark: SparkSession, source: Source) -> DataFrame:
+def _rows(spark: SparkSession, source: Source) -> tuple[DataFrame, DataFrame | None]:
+    """Rows and dead letters. Both are of one DataFrame, so a query that reads both reads the same messages."""
     reader = spark.readStream.format(source.format).options(**source.options)
     if source.format == "kafka":
-        return decoded(reader.option("includeHeaders", "true").load(), source)
+        messages = reader.option("includeHeaders", "true").load()
+        return decoded(messages, source), dead_letters(messages, source) if source.malformed == "sink" else None
     if source.format == "watersmeet":
         register(spark)
     if source.schema is not None:
         reader = reader.schema(source.schema)
     elif source.format in FILES:
         reader = reader.schema(_inferred(spark, source))
-    return reader.load(source.path) if source.path is not None else reader.load()
+    return (reader.load(source.path) if source.path is not None else reader.load()), None
 
 
 def _inferred(spark: SparkSession, source: Source) -> StructType:
@@ -86,29 +91,29 @@ def _selected(df: DataFrame, texts: tuple[str, ...]) -> DataFrame:
 
 
 def _without_envelope(
-    df: DataFrame, signs: list[dict[str, Any]]
+    df: DataFrame, rules: list[dict[str, Any]]
 ) -> tuple[DataFrame, list[dict[str, Any]], tuple[str, ...]]:
-    """What punctuations ask of `kafka` is computed here, so that it need not travel: columns that are no tuple's."""
-    asked: dict[str, Column] = {}
-    for n, sign in enumerate(signs):
-        for word, told in sign.items():
-            texts = told if isinstance(told, list) else [told]
+    """Replace `kafka` by the columns that punctuations compute from it; these are hidden from tuples."""
+    hidden: dict[str, Column] = {}
+    for n, rule in enumerate(rules):
+        for key, value in rule.items():
+            texts = value.values() if isinstance(value, dict) else [value] if key != "on" else []
             if not any(isinstance(text, str) and f"{ENVELOPE}." in text for text in texts):
                 continue
-            names = [f"{ENVELOPE} {n} {word} {i}" for i in range(len(texts))]
-            asked |= {name: F.expr(text) for name, text in zip(names, texts, strict=True)}
+            names = [f"{ENVELOPE} {n} {key} {i}" for i in range(len(texts))]
+            hidden |= {name: F.expr(text) for name, text in zip(names, texts, strict=True)}
             quoted = [f"`{name}`" for name in names]
-            sign[word] = quoted if isinstance(told, list) else quoted[0]
+            rule[key] = dict(zip(value, quoted, strict=True)) if isinstance(value, dict) else quoted[0]
     columns = [F.col(f"`{name}`") for name in df.columns if name != ENVELOPE]
-    return df.select(*columns, *(column.alias(name) for name, column in asked.items())), signs, tuple(asked)
+    return df.select(*columns, *(column.alias(name) for name, column in hidden.items())), rules, tuple(hidden)
 
 
-def _punctuation(sign: Mapping[str, Any]) -> Known | Sign:
-    told = dict(sign)
-    for word, known in _KNOWN.items():
-        if word in told:
-            return known(told.pop(word), **told)
-    for word, made in (("when", punctuations.when), ("heartbeat", punctuations.heartbeat), ("end", punctuations.end)):
-        if word in told:
-            return made(told.pop(word), **told)
-    raise AssertionError("the reader has asked for one of them")
+def _punctuation(rule: Mapping[str, Any]) -> ColumnConstraint | PunctuationRule:
+    values = dict(rule)
+    for key, constraint in _CONSTRAINTS.items():
+        if key in values:
+            return constraint(values.pop(key), **values)
+    for key, made in (("when", punctuations.when), ("heartbeat", punctuations.heartbeat), ("end", punctuations.end)):
+        if key in values:
+            return made(values.pop(key), **values)
+    raise AssertionError("validated when the pipeline was read")

@@ -1,0 +1,40 @@
+"""One more batch of a query that has processed its input: an entry in the offset log, which Spark runs as left over.
+
+Spark plans a batch by writing the positions of its sources into the offset log, and runs it again after a failure. An
+entry with the positions of the last batch is a batch without rows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import QueryError
+from watersmeet.spark.checkpoints.file_system import FilePath, reached
+
+
+def require_reach(spark: SparkSession, checkpoint: str) -> FilePath:
+    """The folder of a checkpoint; refuses one whose files cannot be written from here."""
+    folder = reached(spark, checkpoint)
+    if folder is None:
+        raise QueryError(
+            f"`ends` is true and `checkpoint` is {checkpoint}, which a client of Spark Connect does not reach; the "
+            "last batch is planned by an entry in its offset log.",
+            hint="run it in a session of its own (wm.session()), or end the streams by punctuations: wm.end(…).",
+        )
+    return folder
+
+
+def plan_empty_batch(spark: SparkSession, checkpoint: str) -> None:
+    """Plan a batch without rows after the last one; nothing if no batch has run, or one is planned already."""
+    folder = require_reach(spark, checkpoint)
+    planned, done = (_numbers(folder / log) for log in ("offsets", "commits"))
+    if not planned or max(planned) not in done:
+        return
+    offsets, number = folder / "offsets", max(planned) + 1
+    made = offsets / f".{number}.new"
+    made.write_bytes((offsets / str(number - 1)).read_bytes())
+    made.rename(offsets / str(number))
+
+
+def _numbers(log: FilePath) -> set[int]:
+    return {int(file.name) for file in log.iterdir() if file.name.isdigit()} if log.is_dir() else set()

@@ -1,0 +1,132 @@
+"""Folders to which a query writes its batches, marked with the id of the query.
+
+A batch is a folder `batch=<number>`, which a further attempt at the batch replaces. Another query has batches with the
+same numbers: it would replace some and leave others. So the folder holds the id of its query (the one in the
+checkpoint's `metadata`) in a file of `_watersmeet`, a name that Spark leaves out when it reads the folder. All of it is
+read and written by Spark, wherever the folder is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.errors import QueryError, StateCorruptError
+from watersmeet.spark.planning.arguments import kind_of
+
+MARK = "_watersmeet"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder to which one query writes. `argument` is the name of the user's argument."""
+
+    path: str
+    argument: str
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    reads_once: ClassVar[bool] = True
+
+    def check(self, spark: SparkSession, query: str | None) -> bool:
+        """Refuse a folder of another query, or with batches of an unknown one; True if it belongs to `query`."""
+        writers = {row[0] for row in read_text(spark, f"{literal(self.path)}/{MARK}/part-*") or ()}
+        if writers - {query}:
+            raise QueryError(
+                f"`{self.argument}` {self.path} holds the batches of another query ({', '.join(sorted(writers))}); "
+                "this one has batches of the same numbers, which would replace some of them and leave others.",
+                hint="give a folder that is not there yet, or start with the checkpoint of the query that wrote it.",
+            )
+        if not writers and _has(spark, f"{literal(self.path)}/batch=*"):
+            raise QueryError(
+                f"`{self.argument}` {self.path} holds batches, and no {MARK} that says which query wrote them; "
+                "batches of the same numbers would replace some of them and leave others.",
+                hint="give a folder that is not there yet.",
+            )
+        return bool(writers)
+
+    def claim(self, spark: SparkSession, query: str) -> None:
+        """Make it the folder of `query`, before anything is written to it."""
+        if not self.check(spark, query):
+            rows = spark.range(0, 1, 1, 1).select(F.lit(query).alias("query"))
+            rows.write.mode("append").text(f"{self.path}/{MARK}")
+            self.check(spark, query)  # of two queries that claim it at once, each sees the other
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        writer = rows.write.format(self.format).options(**self.options).mode("overwrite")
+        writer.save(f"{self.path}/batch={batch:06d}")
+
+
+def location(value: Any, argument: str) -> str:
+    """A folder as a text. URLs stay as they are."""
+    text = str(value) if isinstance(value, str | Path) else ""
+    if not text.strip():
+        raise QueryError(
+            f"`{argument}` is {repr(value) if value == '' else kind_of(value)}; it is a folder.",
+            hint=f'{argument}="out/{argument}".',
+        )
+    if isinstance(value, Path) and re.match(r"[A-Za-z][\w+.-]+:/", text):
+        raise QueryError(
+            f"`{argument}` is the Path {text}, which has lost a slash of its URL.",
+            hint=f'give it as a text: {argument}="{text.replace(":/", "://", 1)}".',
+        )
+    return text.rstrip("/") or "/"
+
+
+def refuse_shared(folders: Mapping[str, str]) -> None:
+    """Refuse two outputs, or an output and the checkpoint, in one folder."""
+    taken: dict[str, str] = {}
+    for argument, path in folders.items():
+        plain = re.sub(r"^file:/+", "/", path)
+        other = taken.setdefault(plain if "://" in plain else os.path.abspath(plain), argument)
+        if other != argument:
+            raise QueryError(
+                f"`{argument}` and `{other}` are one folder, {path}; each would replace what the other writes.",
+                hint=f"give each a folder of its own, e.g. {path}/{argument} and {path}/{other}.",
+            )
+
+
+def query_id(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of the query that a checkpoint is for; None if there is none yet."""
+    rows = read_text(spark, f"{literal(checkpoint)}/metadata")
+    if not rows:
+        return None
+    try:
+        return str(json.loads(rows[0][0])["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateCorruptError(
+            f"`checkpoint` {checkpoint} is no checkpoint of a query: its `metadata` has no id.",
+            hint="restore the checkpoint from a copy, or give another folder.",
+        ) from error
+
+
+def read_text(spark: SparkSession, path: str) -> list[Any] | None:
+    """Lines of the files of a path; None if there are none."""
+    try:
+        return spark.read.text(path).collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
+
+
+def _has(spark: SparkSession, path: str) -> bool:
+    try:
+        return bool(spark.read.text(path).columns)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return False
+        raise
+
+
+def literal(path: str) -> str:
+    """A path in which Spark sees no pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)

@@ -1,0 +1,146 @@
+"""Working states between two batches: folders of mapped arrays that any process of this machine can pick up.
+
+A working state is kept under the random token of the durable state that it equals. It is taken (renamed away) before
+it is changed and kept again under the new token after the last durable write. So a folder under a token *is* that
+state, whichever process left it: a worker that dies half-way leaves a folder without a token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from watersmeet.state.durable.log import HasState
+from watersmeet.state.durable.parts import load_metadata, metadata_of
+from watersmeet.state.segments import unpack
+
+CONTENTS = "contents.json"
+TAKEN = ".taken-"
+
+
+class Cache:
+    """Folders below `root`, at most `limit` bytes of them; the least recently kept go first."""
+
+    def __init__(self, root: Path, limit: int) -> None:
+        self.root = root
+        self.limit = limit
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def take(self, tokens: Iterable[str]) -> tuple[str, Path] | None:
+        """The first of these states that is here, now the caller's alone."""
+        for token in tokens:
+            mine = self.fresh()
+            try:
+                (self.root / token).rename(mine)
+            except OSError:
+                continue
+            return token, mine
+        return None
+
+    def fresh(self) -> Path:
+        """A name for a working state that is not kept (yet)."""
+        return self.root / f"{os.urandom(8).hex()}{TAKEN}{os.getpid()}"
+
+    def keep(self, folder: Path, token: str) -> None:
+        """The state in `folder` equals the durable state `token`."""
+        os.utime(folder)
+        folder.rename(self.root / token)
+
+    def tidy(self) -> int:
+        """Remove half-changed states of dead processes and the oldest beyond the limit; returns the bytes left."""
+        kept: list[tuple[float, int, Path]] = []
+        for folder in self.root.iterdir():
+            _, taken, pid = folder.name.partition(TAKEN)
+            if taken:
+                if not _alive(int(pid)):
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            try:
+                size = sum(f.stat().st_size for f in folder.iterdir())
+                kept.append((folder.stat().st_mtime, size, folder))
+            except OSError:
+                continue  # taken by another process a moment ago
+        total = sum(size for _, size, _ in kept)
+        for when, size, folder in sorted(kept):
+            # a state kept a moment ago is about to be taken
+            if total <= self.limit or when > time.time() - 1:
+                break
+            mine = self.fresh()
+            try:
+                folder.rename(mine)  # so that no process takes a half removed folder
+            except OSError:
+                continue
+            shutil.rmtree(mine, ignore_errors=True)
+            total -= size
+        return total
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def keep(rows: pa.RecordBatch, path: Path) -> None:
+    """Write rows uncompressed: only the used pages of a mapped segment are read."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+        writer.write_batch(rows)
+
+
+def save(join: HasState, folder: Path) -> None:
+    """Write what the mapped arrays do not hold: watermarks, metadata, and the numbers of segments."""
+    segments = [
+        [i, number, part.id, part.checksum, int(stream.segments.left[number])]
+        for i, stream in enumerate(join.streams)
+        for number, part in stream.segments.parts.items()
+    ]
+    for stream in join.streams:
+        for part in stream.segments.parts.values():
+            if not (folder / f"{part.id}.arrow").exists():
+                keep(part.rows, folder / f"{part.id}.arrow")
+    held = {f"{id}.arrow" for _, _, id, _, _ in segments}
+    for file in folder.glob("*.arrow"):
+        if file.name not in held:
+            file.unlink()
+    files = {file.name: file.stat().st_size for file in folder.iterdir() if file.name != CONTENTS}
+    contents = {
+        "watermarks": join.watermarks,
+        "metadata": metadata_of(join.parts()),
+        "segments": segments,
+        "files": files,
+    }
+    (folder / CONTENTS).write_text(json.dumps(contents))
+
+
+def complete(folder: Path) -> bool:
+    """Whether all files are there in full size: other programs may clean up temporary folders.
+
+    A file that is shorter than it was must not be mapped: a process that reads behind its end is killed.
+    """
+    try:
+        files = json.loads((folder / CONTENTS).read_text())["files"]
+        return all((folder / name).stat().st_size == size for name, size in files.items())
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def load(join: HasState, folder: Path) -> bool:
+    """Complete a join whose arrays are mapped from `folder`. False if they are of another operator."""
+    contents = json.loads((folder / CONTENTS).read_text())
+    join.watermarks[:] = contents["watermarks"]
+    load_metadata(join.parts(), contents["metadata"])
+    for i, number, id, checksum, left in contents["segments"]:
+        with pa.memory_map(str(folder / f"{id}.arrow")) as file:
+            segment = unpack(id, file.read_buffer(), checksum, verify=False)
+        join.streams[i].segments.put(number, segment, left)
+    return all(len(s) == sum(s.segments.left[n] for n in s.segments.parts) for s in join.streams)

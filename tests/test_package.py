@@ -1,0 +1,105 @@
+"""The package as it is published: the contents of wheel and sdist, and the wheel in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import watersmeet
+from lab import ROOT
+
+pytest.importorskip("hatchling")
+
+#: A user's program: a join of static tables, by the wheel alone.
+PROGRAM = """
+import watersmeet as wm
+from watersmeet import aggregates, testing
+spark = wm.session(master="local[1]", shards=1)
+a = spark.sql("SELECT id AS k, timestamp_seconds(id) AS a_at FROM range(4)")
+b = spark.sql("SELECT id AS k, timestamp_seconds(id + 1) AS b_at FROM range(2, 6)")
+streams = wm.stream(a, time="a_at", window="5 seconds"), wm.stream(b, time="b_at", window="5 seconds")
+print(wm.__file__, sorted(row.k for row in wm.join(*streams, on="k").df.collect()), sep="\\n")
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.more
+def test_the_wheel_has_the_package_with_its_types_and_pages_and_nothing_else(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        meta = Parser().parsestr(file.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode())
+        entry_points = file.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
+    assert {name.split("/")[0] for name in names} == {"watersmeet", f"watersmeet-{watersmeet.__version__}.dist-info"}
+    sources = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "watersmeet").rglob("*") if p.is_file()}
+    assert {name for name in sources if "__pycache__" not in name} <= set(names)
+    assert "watersmeet/py.typed" in names
+    assert (meta["Name"], meta["Version"], meta["License-Expression"]) == (
+        "watersmeet",
+        watersmeet.__version__,
+        "Apache-2.0",
+    )
+    assert meta["Summary"]
+    assert meta["Requires-Python"] == ">=3.11"
+    assert meta["Description-Content-Type"] == "text/markdown"
+    assert set(meta.get_all("Provides-Extra") or ()) == {"cli", "connect", "demo"}
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3 :: Only"} <= set(meta.get_all("Classifier") or ())
+    assert "watersmeet = watersmeet.cli.__main__:main" in entry_points
+
+
+@pytest.mark.more
+def test_the_sdist_has_the_sources_and_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as file:
+        file.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    assert {"src", "lab", "tests", "LICENSE", "CHANGELOG.md", "README.md", "pyproject.toml"} <= set(
+        os.listdir(unpacked)
+    )
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "again")]
+    subprocess.run(command, cwd=unpacked, check=True, capture_output=True)
+
+    def contents(folder: Path) -> dict[str, int]:
+        with zipfile.ZipFile(next(folder.glob("*.whl"))) as file:
+            return {info.filename: info.CRC for info in file.infolist()}
+
+    assert contents(tmp_path / "again") == contents(built)
+
+
+@pytest.mark.more
+@pytest.mark.spark
+def test_the_wheel_is_used_in_an_environment_of_its_own(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    home = tmp_path / "env"
+    venv.create(home, symlinks=True)
+    python, site = home / "bin" / "python", Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+    # the locked dependencies, read in place; a .pth inside that folder, such as our editable install, does not count
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(site)
+    own = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | own
+    ran = subprocess.run(
+        [python, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    place, keys = ran.stdout.splitlines()[-2:]
+    assert Path(place).is_relative_to(site)
+    assert keys == "[2, 3]"
