@@ -101,10 +101,10 @@ CALLS: dict[str, tuple[Callable[[World], Any], str, str]] = {
     "join(None)": (lambda w: w.join(w.a, None), "`join` takes streams; got None.", "wm.stream(df"),
     "join(list)": (lambda w: w.join([w.a, w.b]), "`join` takes streams one by one;", "wm.join(*streams"),
     "on=Column": (lambda w: w.join(on=w.column), "`on` is a Column, k; it is an equality", "on=a.df.id == b.df"),
-    "on=eqNullSafe": (
-        lambda w: w.join(on=w.a.df.k.eqNullSafe(w.b.df.k)),
-        "`on` is a Column, <=>(k, k); keys are compared by =,",
-        "F.coalesce",
+    "on=eqNullSafe, computed": (
+        lambda w: w.join(on=w.a.df.k.eqNullSafe(F.lower(w.b.df.k))),
+        "`on` is a Column, <=>(k, lower(k)); it is an equality",
+        "withColumn",
     ),
     "on=computed": (
         lambda w: w.join(on=F.lower(w.a.df.k) == F.lower(w.b.df.k)),

@@ -182,6 +182,22 @@ def test_what_is_kept_is_explained(spark: SparkSession, tmp_path: Path) -> None:
     assert "<svg" in near.to_svg()
 
 
+def test_kinds_and_keys_are_written_as_in_join(spark: SparkSession, tmp_path: Path) -> None:
+    trades, quotes = Market(spark, tmp_path).streams()
+    for how, kind in (("left_outer", "left"), ("LEFT", "left"), ("Inner", "inner")):
+        assert wm.join_asof(trades, quotes, on="symbol", how=how).query.how == kind
+    for on in (
+        trades.df.symbol == quotes.df.symbol,
+        [F.col("trades.symbol") == F.col("quotes.symbol")],
+        F.expr("trades.symbol = quotes.symbol"),
+    ):
+        assert [s.key for s in wm.join_asof(trades, quotes, on=on).query.streams] == [("symbol",), ("symbol",)]
+    with pytest.raises(QueryError, match=r"`on` is a Column, symbol; it is an equality of two columns"):
+        wm.join_asof(trades, quotes, on=F.col("symbol"))
+    with pytest.raises(QueryError, match=r"`on` joins NULLs of `symbol`; in an as-of join a row without a key has no"):
+        wm.join_asof(trades, quotes, on=trades.df.symbol.eqNullSafe(quotes.df.symbol))
+
+
 def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
     trades, quotes = Market(spark, tmp_path).streams()
     with pytest.raises(ColumnError, match=r"`order_by` names column `ask`, which stream `quotes` does not have"):
@@ -192,6 +208,12 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
         wm.join_asof(trades, quotes, on="symbol", allow_exact=1)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match=r"`on` joins NULLs of `symbol`; in an as-of join a row without a key has no"):
         wm.join_asof(trades, quotes, on="trades.symbol <=> quotes.symbol")
+    for how in ("semi", "full_outer", "RIGHT"):
+        kind = {"full_outer": "full", "RIGHT": "right"}.get(how, how)
+        with pytest.raises(QueryError, match=rf'`how` is "{kind}"; an as-of join is "left" or "inner"'):
+            wm.join_asof(trades, quotes, on="symbol", how=how)
+    with pytest.raises(QueryError, match=r'`how` is "lefft"; a join is one of inner, left'):
+        wm.join_asof(trades, quotes, on="symbol", how="lefft")
     with pytest.raises(QueryError, match=r"two streams are called `trades`"):
         wm.join_asof(trades, trades, on="symbol")
     with pytest.raises(QueryError, match=r"it gives each row one partner, the nearest in time"):

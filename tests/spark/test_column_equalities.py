@@ -39,6 +39,16 @@ def test_each_column_is_found_in_its_stream(streams: tuple[wm.Stream, ...]) -> N
         "`a`.`y` = `c`.`z` AND `b`.`y` = `c`.`y`",  # sorted
     ]
     assert as_text(["x", F.expr("a.id = b.item_id")], two) == ["x", "a.id = b.item_id"]
+    assert as_text(F.expr("a.id <=> b.item_id"), two) == "a.id <=> b.item_id"
+
+
+def test_an_equality_by_which_nulls_match(streams: tuple[wm.Stream, ...]) -> None:
+    two, (a, b, _) = streams[:2], (s.df for s in streams)
+    assert as_text(a.id.eqNullSafe(b.item_id), two) == "`a`.`id` <=> `b`.`item_id`"
+    assert as_text(b.x.eqNullSafe(a.y), two) == "`a`.`y` <=> `b`.`x`"
+    assert as_text(a.id.eqNullSafe(b.item_id) & (a.x == b.x), two) == "`a`.`id` <=> `b`.`item_id` AND `a`.`x` = `b`.`x`"
+    with pytest.raises(QueryError, match="several streams have columns of these names"):
+        as_text((a.x == b.y) & a.y.eqNullSafe(b.x), two)  # or a.x <=> b.y and a.y = b.x
 
 
 def test_several_equalities_are_resolved_together(streams: tuple[wm.Stream, ...]) -> None:

@@ -55,6 +55,10 @@ WORKS: dict[str, tuple[Callable[[Desk], Any], Any]] = {
         lambda d: d.join(on=F.col("a.id") == F.col("b.item_id")).query.streams[1].key,
         ("item_id",),
     ),
+    "on=eqNullSafe": (
+        lambda d: d.join(on=d.a.df.id.eqNullSafe(d.b.df.item_id)).query.streams[0].null_safe,
+        (True,),
+    ),
     "window=timedelta(…)": (lambda d: d.stream(window=timedelta(seconds=10)) == d.a, True),
     'window="INTERVAL 10 SECONDS"': (lambda d: d.stream(window="INTERVAL 10 SECONDS") == d.a, True),
     "joined.groupBy(…)": (lambda d: rows(d.joined.groupBy("id", wm.bucket("a_at", "1 min")).agg(n=wm.count()).df), 1),
@@ -69,11 +73,6 @@ REFUSED: dict[str, tuple[Callable[[Desk], Any], str, str]] = {
     'time=F.col("a_at")': (lambda d: d.stream(time=F.col("a_at")), "`time` is a Column; it is the name", 'time="…"'),
     "join of DataFrames": (lambda d: d.join(d.a_df, d.b_df), "`join` takes streams; got DataFrame.", "wm.stream(df"),
     "on=a.id == b.item_id": (lambda d: d.join(on=d.a.id == d.b.item_id), "`id` is a column of a stream,", "a.df.id"),
-    "on=eqNullSafe": (
-        lambda d: d.join(on=d.a.df.id.eqNullSafe(d.b.df.item_id)),
-        "`on` is a Column, <=>(id, item_id); keys are compared by =, for which NULL equals nothing.",
-        "F.coalesce",
-    ),
     'how="cross"': (lambda d: d.join(how="cross"), '`how` is "cross"; a join is one of inner,', "df.crossJoin"),
     "joined.writeStream": (lambda d: d.live.writeStream, "`writeStream` is called on a join;", "wm.write(joined, "),
     'outputMode="complete"': (

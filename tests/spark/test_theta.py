@@ -150,6 +150,26 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         wm.join(a, b, third, where="x < y AND z > 5")
     with pytest.raises(WindowError, match="stream `a` has no window"):
         wm.join(wm.stream(a.df, time="a_ts", name="a"), b, where="x < y")
+    for where, punctuation in (
+        ("x < y", wm.ordered("y")),
+        ("x < y", wm.when("y > 3", high="y", on="y")),
+        ("x < y", wm.when("y > 3", low="y", high="y + 1", on="y")),
+        ("x > y", wm.when("y > 3", low="y", on="y")),
+    ):
+        closing = wm.stream(b.df, time="b_ts", window="1 second", name="b", punctuation=punctuation)
+        with pytest.raises(WindowError, match="`b` never closes all values of `y` that its tuples may match"):
+            wm.join(wm.stream(a.df, time="a_ts", name="a"), closing, where=where)
+    for where, punctuation in (
+        ("x > y", wm.ordered("y", slack=3)),
+        ("x > y", wm.when("y > 3", high="y", on="y")),
+        ("x < y", wm.when("y > 3", low="y", on="y")),
+        ("abs(x - y) <= 2", wm.ordered("y")),
+        ("abs(x - y) <= 2", wm.when("y > 3", low="y", high="y + 1", on="y")),
+        ("x < y", [wm.ordered("y"), wm.when("y > 3", low="y", on="y")]),
+        ("x < y", wm.end("y > 99")),
+    ):
+        closing = wm.stream(b.df, time="b_ts", window="1 second", name="b", punctuation=punctuation)
+        assert wm.join(wm.stream(a.df, time="a_ts", name="a"), closing, where=where)
     for punctuation, message, error in (
         (wm.unique("x"), "is `unique`, and the join has no key", QueryError),
         (wm.when("x > 3", on="x"), "is `when` about single values", QueryError),

@@ -61,17 +61,17 @@ def join(
     `on`: Spark's `on` of `DataFrame.join`; an equality of columns, which are one column in the result. It is a column
     that all streams have, several of them, equalities with the names of the streams, ``on="a.id = b.item_id"``,
     ``on=["a.x = b.x", "b.y = c.y"]``, or Columns, ``on=a.df.id == b.df.item_id``, ``on=F.col("a.id") ==
-    F.col("b.item_id")``. Equal columns are called as in the first stream. With ``on="a.k <=> b.k"``, or IS NOT DISTINCT
-    FROM, a NULL equals a NULL. A bucket among them, ``on=["k", wm.bucket("at", "10 seconds")]`` with `at` the time of
-    one stream, joins rows of two streams whose event times lie in the same ten seconds; its start is a column of the
-    result, and a row is kept until the other stream is past the end of it. Where no key is common to all streams, the
-    join is a tree of operators with a shuffle between them: (a with b on x) with c on y. A tree of window joins is not
-    the join of all at once: with windows of 10, a at 0, b at 8 and c at 15, (a, b) is a pair, of time 8, and c is
-    within 10 of that, but at 15 a is out of its window. So the operators find a little more than the result (pairs are
-    kept for the shortest window among their parts), and a filter behind the last one keeps those combinations of which
-    every tuple is in its window at the time of the newest: the result is the definition's. `explain` shows the tree.
-    Windows of rows cannot be checked afterwards and are refused there. Rows that come late to an inner operator are in
-    `tagged` like all others, and counted in the progress under its own name
+    F.col("b.item_id")``. Equal columns are called as in the first stream. With ``on="a.k <=> b.k"``, IS NOT DISTINCT
+    FROM or ``a.df.k.eqNullSafe(b.df.k)`` a NULL equals a NULL. A bucket among them, ``on=["k", wm.bucket("at", "10
+    seconds")]`` with `at` the time of one stream, joins rows of two streams whose event times lie in the same ten
+    seconds; its start is a column of the result, and a row is kept until the other stream is past the end of it. Where
+    no key is common to all streams, the join is a tree of operators with a shuffle between them: (a with b on x) with c
+    on y. A tree of window joins is not the join of all at once: with windows of 10, a at 0, b at 8 and c at 15, (a, b)
+    is a pair, of time 8, and c is within 10 of that, but at 15 a is out of its window. So the operators find a little
+    more than the result (pairs are kept for the shortest window among their parts), and a filter behind the last one
+    keeps those combinations of which every tuple is in its window at the time of the newest: the result is the
+    definition's. `explain` shows the tree. Windows of rows cannot be checked afterwards and are refused there. Rows
+    that come late to an inner operator are in `tagged` like all others, and counted in the progress under its own name
     (``wm.counters(progress, metrics="watersmeet_a_b")``).
 
     Without `on` there is no equality, and `where` alone decides: ``where="abs(a.x - b.y) <= 5"``,

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from watersmeet.errors import QueryError
 from watersmeet.model import durations
 from watersmeet.model.asof import AsOf
 from watersmeet.model.durations import Duration
+from watersmeet.model.queries import join_kind
 from watersmeet.spark.joined import Joined, JoinRequest, one_operator, with_ending
-from watersmeet.spark.planning import equalities
+from watersmeet.spark.planning import column_equalities, equalities
 from watersmeet.spark.planning.arguments import require_bool, require_list, require_streams, require_text
 from watersmeet.spark.planning.columns import RESERVED, require
 from watersmeet.spark.planning.equalities import Equal
@@ -26,7 +28,7 @@ def join_asof(
     left: Stream,
     right: Stream,
     *,
-    on: str | Sequence[str] | None = None,
+    on: str | Column | Sequence[str | Column] | None = None,
     direction: str = "backward",
     tolerance: Duration | None = None,
     allow_exact: bool = True,
@@ -62,7 +64,7 @@ def join_asof(
 @with_ending
 def _join_asof(
     streams: Sequence[Stream],
-    on: str | Sequence[str] | None,
+    on: str | Column | Sequence[str | Column] | None,
     direction: str,
     tolerance: Duration | None,
     allow_exact: bool,
@@ -82,10 +84,11 @@ def _join_asof(
         require(streams[1].df, column, "order_by", stream_label(streams[1].name))
     reach = None if tolerance is None else durations.parse(tolerance, "tolerance")
     asof = AsOf(direction, reach, allow_exact, tuple(columns or ()))
-    request = JoinRequest(how, shards=shards, asof=asof)
+    request = JoinRequest(join_kind(how), shards=shards, asof=asof)
     if on is None:
         return join_asof_streams(streams, [], request)
-    equal, null_safe = equalities.read(on, {s.name: [f.name for f in s.columns] for s in streams})
+    texts = column_equalities.as_text(on, streams)
+    equal, null_safe = equalities.read(texts, {s.name: [f.name for f in s.columns] for s in streams})
     request = replace(request, null_safe=equalities.columns_of(streams[0].name, equal, null_safe))
     return join_asof_streams(streams, equal, request)
 

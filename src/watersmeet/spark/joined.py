@@ -214,7 +214,7 @@ class Joined(NoDataFrame):
 
         Predictions need statistics of the streams: rates, keys, closed keys. Without any they are assumed, and the text
         shows that. `statistics` gives them, by stream (``{"bid": {"rate": 500, "keys": 2000}}``, or a static DataFrame
-        with some of the stream's rows), as the folder of a checkpoint, whose state remembers them, or as "sample" for
+        with some of the stream's rows), as the folder of a checkpoint, whose state has them, or as "sample" for
         static DataFrames.
 
         `analyze` adds what was measured beside what was predicted, and takes the statistics from there: of a query, of
@@ -281,7 +281,7 @@ def one_operator(
     operator = plan(query, algorithm, **options)
     bounded = isinstance(operator.algorithm, WOJoin | AsofJoin)
     if not request.allow_unbounded and not bounded:
-        refuse_unbounded(streams, algorithm, uses_punctuations=operator.algorithm.uses_punctuations)
+        refuse_unbounded(query, streams, algorithm, uses_punctuations=operator.algorithm.uses_punctuations)
     about: dict[str, Any] = {"planner": planner, "plan": planner.of(operator, statistics)}
     hidden = () if parts is None else (parts.column,)
     about |= {"on_violation": request.on_violation, "split_keys": parts, "hidden": hidden}

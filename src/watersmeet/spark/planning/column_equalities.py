@@ -1,4 +1,4 @@
-"""Columns in `on=` of a join: `a.df.id == b.df.item_id` as the text "a.id = b.item_id".
+"""Columns in `on=` of a join: `a.df.id == b.df.item_id` as the text "a.id = b.item_id", `eqNullSafe` with "<=>".
 
 A Column shows its names, and not the DataFrames that they are of. Where names do not decide, Spark's analyser does: a
 condition needs a column of a stream if it cannot be resolved when the stream is without it. This takes nothing but
@@ -23,10 +23,10 @@ from watersmeet.spark.streams import Stream
 
 #: A column of a stream, by the names of both.
 Named = tuple[str, str]
-#: Two columns that are equal.
-Reading = tuple[Named, Named]
+#: Two columns that are equal, and the operator that says so: = or <=>.
+Reading = tuple[Named, Named, str]
 
-_EQUALITY = re.compile(r"==?\(([^(),']+), ([^(),']+)\)")
+_EQUALITY = re.compile(r"(<=>|==?)\(([^(),']+), ([^(),']+)\)")
 _EXAMPLE = 'on="a.id = b.item_id".'
 _EXAMPLES = "on=a.df.id == b.df.item_id, or as text with the names of the streams: " + _EXAMPLE
 
@@ -46,13 +46,14 @@ def _text(column: Column, streams: Sequence[Stream]) -> str:
     while rest != (shorter := rest.replace("and(E, E)", "E")):
         rest = shorter
     if rest != "E":
-        if " = " in shown and "(" not in shown:  # F.expr("a.id = b.item_id")
+        if re.search(" (=|<=>) ", shown) and "(" not in shown:  # F.expr("a.id = b.item_id")
             return shown
         raise _no_equality(shown)
-    readings = [_readings(_name(left), _name(right), streams) for left, right in pairs]
-    return " AND ".join(
-        " = ".join(f"`{s}`.`{c}`" for s, c in pair) for pair in _meant(column, readings, streams, pairs)
-    )
+    conditions = [("<=>" if sign == "<=>" else "=", left, right) for sign, left, right in pairs]
+    readings = [_readings(sign, _name(left), _name(right), streams) for sign, left, right in conditions]
+    texts = [f"{left} {sign} {right}" for sign, left, right in conditions]
+    meant = _meant(column, readings, streams, texts)
+    return " AND ".join(f"`{a}`.`{x}` {sign} `{b}`.`{y}`" for (a, x), (b, y), sign in meant)
 
 
 def _name(shown: str) -> tuple[str | None, str]:
@@ -61,35 +62,37 @@ def _name(shown: str) -> tuple[str | None, str]:
     return stream.strip("`") or None, column.strip("`")
 
 
-def _readings(left: tuple[str | None, str], right: tuple[str | None, str], streams: Sequence[Stream]) -> list[Reading]:
+def _readings(
+    sign: str, left: tuple[str | None, str], right: tuple[str | None, str], streams: Sequence[Stream]
+) -> list[Reading]:
     """The columns of two streams that an equality of two names may mean."""
     first, second = (
         [(s.name, column) for s in streams if name in (None, s.name) and any(f.name == column for f in s.columns)]
         for name, column in (left, right)
     )
     pairs = {tuple(sorted(pair)) for pair in product(first, second) if pair[0][0] != pair[1][0]}
-    return sorted((one, other) for one, other in pairs)
+    return sorted((one, other, sign) for one, other in pairs)
 
 
 def _meant(
     condition: Column,
     readings: Sequence[Sequence[Reading]],
     streams: Sequence[Stream],
-    pairs: Sequence[tuple[str, str]],
+    texts: Sequence[str],
 ) -> Sequence[Reading]:
     """The reading of each equality: the only one by its names, or those that together need what the condition needs."""
-    nothing = next((" = ".join(pair) for pair, found in zip(pairs, readings, strict=True) if not found), None)
+    nothing = next((text for text, found in zip(texts, readings, strict=True) if not found), None)
     if nothing is None and all(len(found) == 1 for found in readings) and not _is_connect(condition):
         return [found[0] for found in readings]
-    candidates = {c for found in readings for reading in found for c in reading}
+    candidates = {c for found in readings for reading in found for c in reading[:2]}
     needed = {c for c in candidates if _needs(condition, c, streams)}
-    fitting = {frozenset(chosen) for chosen in product(*readings) if {c for pair in chosen for c in pair} == needed}
+    fitting = {frozenset(chosen) for chosen in product(*readings) if {c for one in chosen for c in one[:2]} == needed}
     frames = {s.name: s.df for s in streams}
     # streams that are made of one DataFrame share columns, which Spark cannot tell apart
     shared = any(not _needs(frames[name][column], (name, column), streams) for name, column in candidates)
     if len(fitting) == 1 and not shared:
         return sorted(*fitting)
-    shown = " AND ".join(" = ".join(pair) for pair in pairs)
+    shown = " AND ".join(texts)
     if nothing is None and (fitting or shared):
         raise QueryError(
             f"`on` is a Column, {shown}, and several streams have columns of these names; it does not show which are "
@@ -104,13 +107,6 @@ def _meant(
 
 
 def _no_equality(shown: str) -> QueryError:
-    if "<=>" in shown:
-        hint = (
-            "write ==; rows without a key match nothing, as in SQL. Fill the key in first (F.coalesce) if they shall."
-        )
-        return QueryError(
-            f"`on` is a Column, {shown}; keys are compared by =, for which NULL equals nothing.", hint=hint
-        )
     return QueryError(
         f"`on` is a Column, {shown}; it is an equality of two columns, or several connected with &.",
         hint=_EXAMPLES + " Other conditions go to `where`; a computed key is a column of its own first: withColumn.",

@@ -22,6 +22,7 @@ from watersmeet.model.windows import Interval, RowsWindow, Tumbling
 from watersmeet.optimizer.order import OrderPlan, best_order, cost_of
 from watersmeet.optimizer.plan import JoinPlan, PlanStatistics
 from watersmeet.optimizer.planner import make_plan, within_horizon
+from watersmeet.spark.planning.without_equality import open_ended
 from watersmeet.spark.progress.adaptive_order import is_adaptive
 from watersmeet.spark.punctuations import CLOSING
 from watersmeet.spark.streams import Stream
@@ -161,23 +162,26 @@ def shards_for(streams: Sequence[Stream], shards: int | None, partitions: int, o
     return count
 
 
-def refuse_unbounded(streams: Sequence[Stream], algorithm: str, *, uses_punctuations: bool) -> None:
+def refuse_unbounded(query: JoinQuery, streams: Sequence[Stream], algorithm: str, *, uses_punctuations: bool) -> None:
     """Refuse streams whose tuples neither a window nor a punctuation would ever remove."""
-    for s in streams:
+    for i, s in enumerate(streams):
         others = [o for o in streams if o is not s]
         not_closing = [o for o in others if not o.closes]
         # a key that one stream has closed, and that is no longer in its window, is finished for all streams
         ends = not not_closing or any(
             isinstance(o.window, int | Interval | Tumbling) for o in others if o not in not_closing
         )
-        if s.window is None and not (uses_punctuations and ends):
+        endless = open_ended(query, streams, i) if query.is_theta and len(streams) == 2 else None
+        if s.window is None and not (uses_punctuations and ends and endless is None):
             names = " and ".join(f"`{o.name}`" for o in not_closing)
             given = 'wm.stream(df, time="…", window="10 minutes")'
             if s.upstream is not None:
                 given = 'joined.as_stream(window="10 minutes")'
             why = f"{names} no punctuation" if uses_punctuations else f'"{algorithm}" does not use punctuations'
+            why += " that would close its keys"
+            if uses_punctuations and ends:
+                why = f"`{others[0].name}` never closes all values of `{endless}` that its tuples may match"
             raise WindowError(
-                f"stream `{s.name}` has no window, and {why} that would close its keys; "
-                "its tuples would be kept for ever.",
+                f"stream `{s.name}` has no window, and {why}; its tuples would be kept for ever.",
                 hint=f"give it one: {given}, or set allow_unbounded=True.",
             )

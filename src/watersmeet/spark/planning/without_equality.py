@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import ColumnError, QueryError
 from watersmeet.model.linear_bounds import bounds_of, columns_in, conjuncts
@@ -143,6 +143,29 @@ def _about(s: Stream, source: ColumnConstraint | PunctuationRule, compared: Sequ
             hint=f'close values of "{compared[0]}", or leave the punctuation out.',
         )
     return column
+
+
+def open_ended(query: JoinQuery, streams: Sequence[Stream], i: int) -> str | None:
+    """The column of which the other stream never closes all values that rows of stream i may match; None if it may.
+
+    With ``a.x < b.y`` rows of a match any y above x: that b ascends in y never ends them.
+    """
+    other = streams[1 - i]
+    column = query.streams[1 - i].compared
+    if column is None or any(rule.kind == "end" for rule in other.rules):
+        return None
+    names = [s.schema.names for s in query.streams]
+    bounds = [b for b in bounds_of(query.where, names) if b.by == i and b.attribute.column == column]
+    has_lower, has_upper = (any(b.upper is upper for b in bounds) for upper in (False, True))
+    # which ends of the values that a row may match must be bounded for a closed range to hold them all
+    closed = [(False, True) for _ in other.constraints]
+    closed += [(low is not None, high is not None) for low, high in _ranges(other)]
+    return None if any(has_lower >= low and has_upper >= high for low, high in closed) else column
+
+
+def _ranges(s: Stream) -> list[tuple[Any, Any]]:
+    """Both ends of the ranges that punctuations of a stream close; None for an end without a bound."""
+    return [(rule.columns[0], rule.columns[1]) for rule in s.rules if rule.kind == "range"]
 
 
 def _fitted(s: Stream, column: str | None) -> Stream:
