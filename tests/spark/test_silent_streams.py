@@ -200,6 +200,31 @@ def test_a_run_that_ends_writes_out_what_nothing_can_change(two: Two, tmp_path: 
         run(two.join("full").df, checkpoint)
 
 
+def test_a_last_batch_that_is_interrupted_is_completed_and_not_doubled(two: Two, tmp_path: Path) -> None:
+    """A sink that skips batches it has, as tables do: the batch that ends the run comes again with the same rows."""
+    two.a.add_rows([(1, at(0), 1), (2, at(0), 2)])
+    two.b.add_rows([(1, at(1), 1)])
+    table: dict[int, list[Any]] = {}
+    fails = [True]
+
+    def sink(df: Any, batch: int) -> None:
+        rows = sorted((row["k"], row["x"], row["y"]) for row in df.collect())
+        assert table.setdefault(batch, rows) == rows, "a batch has the same rows whenever it runs"
+        if fails and any(row[2] is None for row in rows):
+            raise RuntimeError(f"dies with batch {fails.pop()} in the sink")
+
+    def write(**arguments: Any) -> Any:
+        return wm.write(two.join("left"), checkpoint=tmp_path / "checkpoint", results=sink, **arguments)
+
+    with pytest.raises(Exception, match="dies with batch"):
+        write(ends=True).awaitTermination()
+    with pytest.raises(StateMismatchError, match="was interrupted in its last batch, after which its streams end"):
+        write()
+    two.b.add_rows([(2, at(1), 2)])  # not of the run that ends
+    write(ends=True).awaitTermination()
+    assert [row for batch in table.values() for row in batch] == [(1, 1, 1), (2, 2, None)]
+
+
 def test_groups_and_further_joins_end_too(two: Two, spark: SparkSession, tmp_path: Path) -> None:
     two.a.add_rows([(1, at(0), 1), (2, at(0), 2)])
     two.b.add_rows([(1, at(1), 1), (1, at(2), 2)])

@@ -14,7 +14,7 @@ from watersmeet.errors import QueryError
 from watersmeet.model import durations
 from watersmeet.model.durations import Duration
 from watersmeet.spark.checkpoints import result_folder as folders
-from watersmeet.spark.checkpoints.last_batch import plan_empty_batch, require_reach
+from watersmeet.spark.checkpoints.last_batch import last_batch_begun, plan_last_batch, refuse_begun, require_reach
 from watersmeet.spark.checkpoints.result_folder import Folder
 from watersmeet.spark.checkpoints.state_reader import compare
 from watersmeet.spark.group_by import Grouped
@@ -120,11 +120,13 @@ def start_writing(
     for folder in own:
         folder.check(spark, known)
     if not ends:
+        refuse_begun(spark, place)
         return _start(joined, dead_letters, sinks, place, pace)
     require_reach(spark, place)
-    _start(joined, dead_letters, sinks, place, {"availableNow": True}).awaitTermination()
+    if not last_batch_begun(spark, place):  # one that was interrupted may be in the sinks: only it is run again
+        _start(joined, dead_letters, sinks, place, {"availableNow": True}).awaitTermination()
+        plan_last_batch(spark, place)
     assert joined.ending is not None, "made by `join`"
-    plan_empty_batch(spark, place)
     return _start(joined.ending(), dead_letters, sinks, place, {"once": True})
 
 

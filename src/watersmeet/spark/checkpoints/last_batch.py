@@ -1,14 +1,15 @@
 """One more batch of a query that has processed its input: an entry in the offset log, which Spark runs as left over.
 
-Spark plans a batch by writing the positions of its sources into the offset log, and runs it again after a failure. An
-entry with the positions of the last batch is a batch without rows.
+Spark plans a batch by writing the positions of its sources into the offset log, and runs it again after a failure. A
+copy of the last entry is a batch without rows. Spark itself writes no two equal entries, because each has the time of
+its batch; so a copy shows that the last batch was begun.
 """
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import QueryError
+from watersmeet.errors import QueryError, StateMismatchError
 from watersmeet.spark.checkpoints.file_system import FilePath, reached
 
 
@@ -24,7 +25,30 @@ def require_reach(spark: SparkSession, checkpoint: str) -> FilePath:
     return folder
 
 
-def plan_empty_batch(spark: SparkSession, checkpoint: str) -> None:
+def last_batch_begun(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether the last batch is planned and not complete: its rows may be in the sinks already."""
+    folder = reached(spark, checkpoint)
+    if folder is None:
+        return False
+    planned, done = (_numbers(folder / log) for log in ("offsets", "commits"))
+    number = max(planned, default=0)
+    if number in done or not {number - 1, number} <= planned:
+        return False
+    entry, before = ((folder / "offsets" / str(n)).read_bytes() for n in (number, number - 1))
+    return entry == before
+
+
+def refuse_begun(spark: SparkSession, checkpoint: str) -> None:
+    """Refuse a checkpoint whose last batch was begun: without `ends` it would run again as another batch."""
+    if last_batch_begun(spark, checkpoint):
+        raise StateMismatchError(
+            f"the query of checkpoint {checkpoint} was interrupted in its last batch, after which its streams end "
+            "(ends=True); the sinks may have rows of that batch.",
+            hint="call wm.write with ends=True again; it completes that batch.",
+        )
+
+
+def plan_last_batch(spark: SparkSession, checkpoint: str) -> None:
     """Plan a batch without rows after the last one; nothing if no batch has run, or one is planned already."""
     folder = require_reach(spark, checkpoint)
     planned, done = (_numbers(folder / log) for log in ("offsets", "commits"))
