@@ -80,6 +80,7 @@ class Run:
         self.rules.query = into.query
         for stream, spec in zip(self.rules.streams, into.query.streams, strict=True):
             stream.spec = spec
+            stream.take_effect(self.rules.batch, ends_close=False)  # without a delay, also those of the watermark itself
         return evolution
 
     def check_state(self) -> None:
@@ -444,7 +445,7 @@ def test_a_shorter_window_and_a_delay_in_words() -> None:
         "delay of `a` 5 seconds → 1 second",
         "window of `b` 10 seconds → 2 seconds (half-open)",
     )
-    assert change.notes == (
+    assert change.cautions == (
         "The watermark of `a` stays at 1970-01-01 00:01:35+00:00 until newer rows move it on with the new delay; rows "
         "before it are late.",
     )
@@ -468,12 +469,12 @@ def test_a_window_grows_before_anything_was_evicted() -> None:
 def test_punctuations_in_words() -> None:
     forgets = changed(started(), lambda q: q, "hash")
     assert forgets.changes == ("algorithm pwjoin → hash",)
-    assert forgets.notes[0].startswith("Punctuations of keys have no effect any more; rows that they had evicted")
+    assert forgets.cautions[0].startswith("Punctuations of keys have no effect any more; rows that they had evicted")
     sharded = started()
     sharded.evolve(plan(sharded.join.query, "hash"), 1)
     learns = sharded.evolve(plan(sharded.join.query, "pwjoin"), 3)
     assert learns.changes == ("algorithm hash → pwjoin", "shards 1 → 3")
-    assert learns.notes[0].startswith("Keys that were closed before the change are not known")
+    assert learns.cautions[0].startswith("Keys that were closed before the change are not known")
 
 
 def test_rows_that_punctuations_evicted_do_not_come_back() -> None:
@@ -692,6 +693,6 @@ def test_rows_that_the_old_condition_excluded_are_missing() -> None:
     assert sharded.held(0) == []
     evolution = changed(sharded, lambda q: replace(q, where=None))
     assert evolution.exact_from == 110 * S + 1
-    assert evolution.notes == (
+    assert evolution.cautions == (
         "Rows that the old `where` excluded by themselves were not stored; the new one does not find them.",
     )
