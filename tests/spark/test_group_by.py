@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import watersmeet as wm
 from lab.spark.feeds import Feed, forget_working_states, run
 from watersmeet.errors import QueryError
+from watersmeet.spark.runtime.spark_versions import joins_static
 
 pytestmark = pytest.mark.spark
 
@@ -117,8 +118,9 @@ def test_final_groups_over_restarts(spark: SparkSession, tmp_path: Path) -> None
     assert told(out) == expected
     assert open_groups[0] > 0
     assert open_groups[-1] == 0
-    static = house.joined(static=True).group_by("item_id").agg(**aggregates())
-    assert collected(static.df) == expected
+    if joins_static(spark):
+        static = house.joined(static=True).group_by("item_id").agg(**aggregates())
+        assert collected(static.df) == expected
 
 
 def test_groups_by_another_column_come_from_a_second_operator(spark: SparkSession, tmp_path: Path) -> None:
@@ -135,7 +137,8 @@ def test_groups_by_another_column_come_from_a_second_operator(spark: SparkSessio
     expected = house.answer("seller, time_bucket(INTERVAL '30 seconds', bid_at) AS half")
     assert told(out) == expected
     assert kinds == {"result", "punctuation"}
-    assert collected(house.joined(static=True).group_by(*by).agg(**aggregates()).df) == expected
+    if joins_static(spark):
+        assert collected(house.joined(static=True).group_by(*by).agg(**aggregates()).df) == expected
 
 
 def test_what_is_refused_and_what_is_explained(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from lab import ROOT
-from lab.spark.core_tests import CORE
+from lab.spark.core_tests import CORE, STATIC_JOINS
 from lab.spark.feeds import run
 from lab.spark.three_streams import Three
 from watersmeet.errors import SettingError, StateError
@@ -33,6 +33,7 @@ def test_every_core_test_exists() -> None:
     for file, names in CORE.items():
         text = (ROOT / "tests" / file).read_text("utf-8")
         assert [name for name in names if f"def {name}(" not in text] == [], file
+    assert {name for names in CORE.values() for name in names} >= STATIC_JOINS
 
 
 def test_a_reader_without_limits_goes_on_where_the_batch_before_ended() -> None:

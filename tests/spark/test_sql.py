@@ -17,6 +17,7 @@ from lab.spark.feeds import Feed, run
 from watersmeet.errors import QueryError
 from watersmeet.query.duckdb_query import batch_sql
 from watersmeet.query.parser import read
+from watersmeet.spark.runtime.spark_versions import joins_static
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -117,7 +118,8 @@ def test_groups_come_once_when_their_item_is_closed(house: House, tmp_path: Path
     )
     query.awaitTermination()
     assert bag(pa.concat_tables(seen)) == want
-    assert bag(wm.sql(GROUPS, **house.streams(static=True)).df.toArrow()) == want
+    if joins_static(house.feeds["bid"].spark):
+        assert bag(wm.sql(GROUPS, **house.streams(static=True)).df.toArrow()) == want
     updates = bag(run(wm.sql(f"ISTREAM({GROUPS})", **house.streams()).df, tmp_path / "updates").table)
     assert updates >= want
     assert updates.total() > want.total(), "a group comes whenever it changes"

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from lab.spark.feeds import Feed, run
+from watersmeet.spark.runtime.spark_versions import joins_static
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -73,7 +74,8 @@ def test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close(spark: Spark
     three = Three(spark, tmp_path, Random(5))
     want = three.expected()
     assert len(want) > 500
-    assert numbers(three.tree(static=True).df.toArrow().to_pylist()) == want
+    if joins_static(spark):
+        assert numbers(three.tree(static=True).df.toArrow().to_pylist()) == want
     told = run(three.tree(static=False).tagged, tmp_path / "checkpoint")
     rows = told.table.to_pylist()
     assert numbers([r for r in rows if r["kind"] == "result"]) == want

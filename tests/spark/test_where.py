@@ -18,6 +18,7 @@ from lab.query.conditions import ROWS, SAME
 from lab.spark.feeds import Feed, run
 from watersmeet.errors import QueryError
 from watersmeet.query.predicate_parser import parse
+from watersmeet.spark.runtime.spark_versions import joins_static
 from watersmeet.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
@@ -82,8 +83,9 @@ def test_a_left_join_asks_its_predicate_before_a_row_counts_as_matched(house: Ho
     assert "where price >= reserve * 1.5 AND bidder <> seller: checked for every pair in the operator" in str(
         joined.explain()
     )
-    static = wm.join(*house.streams(static=True), on="k", how="left", where=OPERATOR)
-    assert bag(static.df.toArrow()) == want
+    if joins_static(house.a.spark):
+        static = wm.join(*house.streams(static=True), on="k", how="left", where=OPERATOR)
+        assert bag(static.df.toArrow()) == want
 
 
 @pytest.mark.parametrize("by", ["operator", "sql", "column"])

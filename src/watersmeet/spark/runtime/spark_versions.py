@@ -28,6 +28,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "arrow_type",
+    "joins_static",
     "reads_states",
     "require_state_operator",
     "require_state_reader",
@@ -150,13 +151,20 @@ def require_state_operator(spark: SparkSession) -> None:
         )
 
 
+_CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
+def joins_static(spark: SparkSession) -> bool:
+    """Whether static inputs can be joined: 4.0's state operator fails in a batch query if checkpoints have format 2."""
+    return version(spark.version) >= (4, 1) or spark.conf.get(_CHECKPOINT_FORMAT, None) != "2"
+
+
 def require_static_joins(spark: SparkSession) -> None:
-    """Refuse static inputs on 4.0, whose state operator fails in a batch query where checkpoints have format 2."""
-    setting = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-    if version(spark.version) < (4, 1) and spark.conf.get(setting, None) == "2":
+    """Refuse static inputs where they cannot be joined."""
+    if not joins_static(spark):
         raise SettingError(
-            f"Spark {spark.version} cannot join static DataFrames in a session with `{setting}` = 2, which streaming "
-            "joins need; 4.1 is the first that can.",
+            f"Spark {spark.version} cannot join static DataFrames in a session with `{_CHECKPOINT_FORMAT}` = 2, "
+            "which streaming joins need; 4.1 is the first that can.",
             hint="use Spark 4.1 or newer, or join static DataFrames with Spark's own df.join.",
         )
 
