@@ -5,7 +5,8 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("duckdb")
 
-from benchmarks import command, nexmark, peers, peers_report
+from benchmarks import command, joins, joins_report, nexmark, peers, peers_report
+from benchmarks.join_contenders import CASES, CONTENDERS
 from lab.measure.sections import fill
 
 WHERE = {
@@ -92,7 +93,43 @@ def test_a_failed_run_of_nexmark_is_shown():
     assert nexmark.summary(results).rows[0][-1] == "all equal, some failed"
 
 
-@pytest.mark.parametrize("section", ["results", "profile", "punctuations", "multiway", "nexmark", "peers"])
+def join_run(contender, ms, found=7):
+    return {
+        "contender": contender,
+        "repetition": 0,
+        "found": {"results": found},
+        "expected": {"results": 7},
+        "batches": [batch(1000, ms, 10)],
+    }
+
+
+def test_joins_are_judged_by_ratios_of_right_results():
+    runs = {
+        "band-20k": [join_run("band", 100), join_run("native-band", 3000)],
+        "band-200k": [join_run("band", 400), join_run("equality", 100)],
+        "asof-200k": [join_run("asof", 100), join_run("hash", 90), join_run("per-key", 900, found=6)],
+    }
+    results = {"cases": {name: WHERE | {"runs": some} for name, some in runs.items()}}
+    told = [(case, measured, answer) for case, _, _, measured, answer in joins_report.claims(results).rows]
+    assert told == [
+        ("band-20k", "30.00", "holds"),
+        ("band-200k", "4.00", "does not hold"),
+        ("asof-200k", "9.00", "does not hold"),  # a wrong result
+        ("asof-few-keys", "–", "not measured"),
+        ("asof-200k", "1.11", "holds"),
+    ]
+    assert "{'results': 7} expected" in joins_report.markdown(results)
+    runs["band-20k"][1] = {"contender": "native-band", "repetition": 0, "error": "exit 1"}
+    assert "native-band failed: exit 1." in joins_report.markdown(results)
+
+
+def test_every_contender_of_the_joins_has_a_case_and_slow_ones_run_once():
+    assert {name for case in CASES.values() for name in case.contenders} == set(CONTENDERS)
+    assert {ratio.case for ratio in joins_report.RATIOS} == set(CASES)
+    assert sorted(joins.runs_of(CASES["band-20k"])) == [(0, "band"), (0, "native-band"), (1, "band"), (2, "band")]
+
+
+@pytest.mark.parametrize("section", ["results", "profile", "punctuations", "multiway", "nexmark", "peers", "joins"])
 def test_the_page_has_a_place_for_every_section(section, tmp_path):
     page = tmp_path / "README.md"
     page.write_text(command.README.read_text())
