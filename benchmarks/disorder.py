@@ -150,7 +150,7 @@ def _native(progress: Any) -> dict[str, Any]:
 def _ours(progress: Any) -> dict[str, Any]:
     counters = [c for p in progress if (c := wm.counters(p))]
     return {
-        "state": [c["stored"] + c["waiting"] for c in counters],
+        "state": [c["stored"] + c["deferred"] for c in counters],
         "spilled": [c["spilled"] for c in counters],
         "lost_rows": sum(c["late"] + c["too_late"] for c in counters),
         "worker_bytes": max(c["worker_bytes"] for c in counters),

@@ -126,7 +126,7 @@ def _latency(join: Any, rows: Sequence[Any]) -> dict[str, float]:
         tables = list(join.step(batches))
         cpu += time.process_time() - began
         join.arrivals = []
-        kept.append(join.counters.stored + join.counters.waiting)
+        kept.append(join.counters.stored + join.counters.deferred)
         for table in tables:
             newest = np.max([table.column(f"at_{i}").to_numpy() for i in range(len(rows))], axis=0)
             waited.append((n + 1) * FINE - newest / SECOND)

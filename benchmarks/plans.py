@@ -170,7 +170,7 @@ def figures(streams: Steady, steps: Sequence[list[Batch]]) -> Parameters:
         watched.after(n, batches)
         header = log.commit(join, header, store)
     p = watched.statistics()
-    return replace(p, streams=tuple(replace(s, remembered=0.0) for s in p.streams))
+    return replace(p, streams=tuple(replace(s, set_size=0.0) for s in p.streams))
 
 
 def given(streams: Steady) -> Parameters:

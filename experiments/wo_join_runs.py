@@ -86,8 +86,8 @@ def steps(streams: Sequence[StreamSpec], rows: Rows, seconds: float, batch: floa
 def held(join: RunningMultiway) -> list[int]:
     """Tuples of each stream in memory: stored, and those that wait to be sorted."""
     deferred = join.axis.deferred if isinstance(join.axis, KeyRanks) else []
-    waiting = [h.waiting.num_rows for h in deferred] or [0] * len(join.own)
-    return [len(s) + w for s, w in zip(join.own, waiting, strict=True)]
+    deferred_rows = [h.in_memory.num_rows for h in deferred] or [0] * len(join.own)
+    return [len(s) + w for s, w in zip(join.own, deferred_rows, strict=True)]
 
 
 def watch(join: RunningMultiway, rows: Rows, seconds: float, batch: float = 1.0) -> Watched:

@@ -20,7 +20,7 @@ def plan(*names: str) -> dict[str, Any]:
             "time": "at",
             "window": "10 seconds",
             "delay": "2 seconds" if i else "0 seconds",
-            "listens": True,
+            "uses_punctuations": True,
             "punctuations": ["unique"] if i == 0 else ["value"],
             "retention": f"a row of {name} is kept until the other is past it",
             "late": f"rows of {name} that are late are counted",

@@ -80,7 +80,7 @@ def main() -> None:
             _, stores = batch(of, stores, given)
         kept = {str(id): packed(store) for id, store in stores.items()}
         output, _ = batch(of, stores, last)
-        golden[name] = {"stores": kept, "given": _text(last), "said": dict(output)}
+        golden[name] = {"stores": kept, "given": _text(last), "output": dict(output)}
     file.write_bytes(gzip.compress(json.dumps(golden).encode(), mtime=0))
 
 

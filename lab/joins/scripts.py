@@ -327,7 +327,7 @@ class Comparison:
         if isinstance(self.script.windows[i], RowsWindow):
             held = [row[:-1] for row in held]  # the last column is the row's position in the stream
         assert bag(held) == bag([self.row(i, t) for t in self.rules.stored(i)])
-        if isinstance(join, RunningMultiway) and isinstance(self.rules, Rules) and join.waits:
+        if isinstance(join, RunningMultiway) and isinstance(self.rules, Rules) and join.defers:
             waiting = stored(join, len(self.query.streams) + i)
             assert bag(waiting) == bag([self.row(i, t) for t in self.rules.pending(i)])
 

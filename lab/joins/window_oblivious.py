@@ -84,7 +84,7 @@ def follow(running: RunningMultiway, rows: Sequence[pa.RecordBatch], seconds: fl
         running.arrivals = []
         results += running.counters.results
         late += running.counters.too_late
-        kept.append(running.counters.stored + running.counters.waiting)
+        kept.append(running.counters.stored + running.counters.deferred)
     return Outcome(results / max(1, possible(rows)), float(np.mean(kept)), late)
 
 

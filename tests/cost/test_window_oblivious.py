@@ -75,6 +75,8 @@ def test_sorting_first_pays_where_disorder_does() -> None:
 
 def test_a_silent_stream_has_no_buffer_to_wait_for_its_disorder() -> None:
     silent = Statistics("b", rate=0, scrambling=10)
-    with pytest.raises(QueryError, match=r"(?s)stream `b` is silent; how much of `a` .* 10 tuples .*Hint: ask again"):
+    with pytest.raises(
+        QueryError, match=r"(?s)stream `b` is silent; how much of `a` .* 10 tuples .*Hint: estimate again"
+    ):
         wo.synchronised_buffer(A, silent)
     assert wo.synchronised_buffer(A, Statistics("b", rate=0)) == 30

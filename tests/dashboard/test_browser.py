@@ -100,7 +100,7 @@ def test_its_numbers_are_those_of_the_file(look: Open) -> None:
         assert number(more.removesuffix(" so far")) == sum(b["rows_out"] for b in batches)
         more = page.locator("#tile-tuples .more").inner_text()
         assert number(more.removesuffix(" predicted")) == sum(s["predicted"] for s in last["streams"])
-        assert legend(page, "left") == {"window passed": "110", "punctuation": "77", "dead value": "11"}
+        assert legend(page, "left") == {"window passed": "110", "punctuation": "77", "dead key": "11"}
         assert page.locator("[data-chart]:visible").count() == 9, "the scrambling factor is not measured here"
         cells = page.locator("#streams tbody tr").all()
         for row, stream in zip(cells, last["streams"], strict=True):

@@ -116,7 +116,7 @@ def test_how_long_results_wait_is_fixed_for_the_life_of_a_state(before: int | No
     header = log.commit(join, log.begin(query), store)
     same = plan(query, "lazy", every=before).start()
     log.rebuild(same, header, store)
-    assert len(same.waiting[0]) == 1 if before else not same.waiting
+    assert len(same.pending[0]) == 1 if before else not same.pending
     was, now = (f"{every} microseconds" if every else "none" for every in (before, after))
     with pytest.raises(StateMismatchError, match=f"`every` = {was}, this one has {now}"):
         log.rebuild(plan(query, "lazy", every=after).start(), header, store)

@@ -153,7 +153,7 @@ def test_a_closed_value_is_announced_when_its_last_tuple_leaves_the_window() -> 
 
 
 def test_a_pause_of_the_other_stream_does_not_keep_the_state() -> None:
-    """The paper invalidates when a tuple of the other stream comes; here a heartbeat is enough."""
+    """The paper expires when a tuple of the other stream comes; here a heartbeat is enough."""
     scene = Scene("left", windows=10)
     scene.batch(a="x1 y5 !x5")
     assert scene.batch(b="~12") == ["x1 -"]

@@ -70,11 +70,11 @@ def test_forgetting_changes_no_result_and_brings_nothing_back(data: st.DataObjec
             out += step(join, [script.batch(n, i) for i in (0, 1)])
             header = log.commit(join, header, store)
             before = [bag(stored(join, i)) for i in (0, 1)]
-            forgotten = [p.retention.forgotten for p in join.punctuation_sets]
+            dropped = [p.retention.dropped for p in join.punctuation_sets]
             join = PWJoin().start(script.query())
             log.rebuild(join, header, store)
             assert [bag(stored(join, i)) for i in (0, 1)] == before
-            assert [p.retention.forgotten for p in join.punctuation_sets] == forgotten
+            assert [p.retention.dropped for p in join.punctuation_sets] == dropped
     assert bag(out) == run(unpunctuated(script))
 
 
@@ -120,7 +120,7 @@ def test_an_endless_stream_of_keys_leaves_a_bounded_state(
         assert len(a) <= 5 * 4
         ranges = join.punctuation_sets[0].keys.ranges
         assert ranges is None or len(ranges) <= 8
-    assert join.punctuation_sets[0].retention.forgotten > (600 if source != "ranges" else 150)
+    assert join.punctuation_sets[0].retention.dropped > (600 if source != "ranges" else 150)
     assert a.lists.born.size < 5000
     assert len(header.segments) < parts.MOST_PIECES + 40
     assert len(header.pack()) < 20_000
@@ -149,12 +149,12 @@ def test_neighbours_merge_into_a_range(window: Window) -> None:
         said = tuple(Punctuation(Value((k,)), n) for k in (2 * n, 2 * n + 1))
         feed(join, script, Elements((Tuple(n, (2 * n,), 0),), said), Elements(punctuations=said))
         assert join.streams[0].lists.keys <= 5
-    assert join.punctuation_sets[0].retention.forgotten == 0
+    assert join.punctuation_sets[0].retention.dropped == 0
     merged = join.punctuation_sets[0].keys.merged
     assert merged is not None
     assert (merged.low, len(merged)) == ([0], 1)
     feed(join, script, Elements((Tuple(50, (7,), 0),)), Elements())
-    assert join.violations[0].num_rows == 1, "none of them is forgotten"
+    assert join.violations[0].num_rows == 1, "none of them is dropped"
 
 
 @pytest.mark.usefixtures("tight")
@@ -167,10 +167,10 @@ def test_what_a_range_says_needs_no_keys_beside_it() -> None:
         feed(join, script, news, news)
         assert [len(s) for s in join.streams] == [1, 1]
         assert all(s.lists.keys <= 6 for s in join.streams)
-    assert [p.retention.forgotten for p in join.punctuation_sets] == [0, 0]
+    assert [p.retention.dropped for p in join.punctuation_sets] == [0, 0]
 
 
-FULL = "stream `a` has closed more than {}, and a join without a window must remember them all.\nHint: {}"
+FULL = "stream `a` has closed more than {}, and a join without a window must keep them all.\nHint: {}"
 HINT = "give the streams a window, or close longer ranges of keys."
 
 
@@ -200,7 +200,7 @@ def test_a_forgotten_closing_lets_tuples_in_again() -> None:
     feed(join, script, Elements(punctuations=(Punctuation(Value(("x",)), 0),)), Elements((Tuple(0, ("x",), 0),)))
     assert len(join.streams[1]) == 0
     feed(join, script, Elements(punctuations=tuple(Punctuation(Value((f"{n}",)), 1) for n in range(6))), Elements())
-    assert join.punctuation_sets[0].retention.forgotten == 2
+    assert join.punctuation_sets[0].retention.dropped == 2
     feed(join, script, Elements((Tuple(1, ("x",), 0),)), Elements((Tuple(1, ("x",), 0),)))
     assert [len(s) for s in join.streams] == [1, 1]
     assert join.counters.violations == 0
@@ -241,7 +241,7 @@ def test_rows_that_a_forgotten_closing_purged_stay_away() -> None:
     run.step(b=came(0, "xy"))
     assert run.step(Elements(punctuations=(Punctuation(Value(("x",)), 0),))) == [("x", None, None, 0, 0)]
     run.step(*[Elements(punctuations=tuple(Punctuation(Value((f"{n}",)), 1) for n in range(6)))] * 2)
-    assert run.join.punctuation_sets[0].retention.forgotten > 0
+    assert run.join.punctuation_sets[0].retention.dropped > 0
     assert [row[1] for row in stored(run.join, 1)] == ["y"]
 
 

@@ -110,7 +110,7 @@ def check(rules: Rules, joins: list[RunningMultiway], each: list[Elements]) -> N
         assert sum(held, bag([])) == wanted if i == 0 else all(h == wanted for h in held)
     assert sum(j.counters.rows_in for j in joins) == sum(len(e.tuples) for e in each)
     assert sum(j.counters.late for j in joins) == sum(rows.num_rows for j in joins for rows in j.late)
-    pending = sum(len(rules.pending(i)) for i in range(len(each))) if joins[0].waits else 0
+    pending = sum(len(rules.pending(i)) for i in range(len(each))) if joins[0].defers else 0
     assert sum(j.counters.stored for j in joins) == sum(len(rules.stored(i)) for i in range(len(each))) + pending
 
 

@@ -75,12 +75,12 @@ def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strat
             elif other and strategy != "auto":  # in order, batch by batch
                 assert min(row[0] for row in other) > last
                 last = max(row[0] for row in other)
-            assert join.counters.waiting == 0 or strategy != "dbf"
+            assert join.counters.deferred == 0 or strategy != "dbf"
             assert join.counters.spilled == 0 or strategy != "msf"
             found += other
     assert bag(found) == bag(whole_join(streams))
     assert [len(s) for s in join.own] == [0] * n
-    assert (join.counters.waiting, join.counters.spilled) == (0, 0)
+    assert (join.counters.deferred, join.counters.spilled) == (0, 0)
 
 
 def test_a_leader_waits_on_disk() -> None:
@@ -95,7 +95,7 @@ def test_a_leader_waits_on_disk() -> None:
 def test_sorted_first_means_waiting_for_as_many_as_may_be_ahead() -> None:
     join = WOJoin(scrambling=(2, 2), strategy="msf").start(query(2))
     assert step(join, [batch(0, [1, 3, 2]), batch(1, [1, 2, 3])]) == [(1, 0, 0.0, 0, 0.0)]
-    assert join.counters.waiting == 4
+    assert join.counters.deferred == 4
     more = step(join, [batch(0, [4, 6, 5], first=3), batch(1, [4, 5, 6], first=3)])
     assert [row[0] for row in more] == [2, 3, 4]
 
@@ -116,7 +116,7 @@ def test_hybrid_keeps_least_in_memory() -> None:
                     for r, s in zip(parts, join.query.streams, strict=True)
                 ]
                 results[strategy] += len(step(join, news))
-                in_memory.append(join.counters.stored + join.counters.waiting)
+                in_memory.append(join.counters.stored + join.counters.deferred)
             results[strategy] += len(step(join, [batch(i, [], ended=True) for i in range(2)]))
         most[strategy] = max(in_memory)
     assert set(results.values()) == {possible(rows)}
@@ -145,7 +145,7 @@ def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: b
             assert key_ranks(straight).low_rank == key_ranks(join).low_rank
             assert [held(straight, i) for i in range(3)] == [held(join, i) for i in range(3)]
             assert straight.counters.spilled == join.counters.spilled
-            assert straight.counters.waiting == join.counters.waiting
+            assert straight.counters.deferred == join.counters.deferred
             if mapped and data.draw(st.booleans(), label="next process"):
                 cache.save(join, Path(name))
                 join = definition.start(MappedArrays(Path(name)))
@@ -228,7 +228,7 @@ def test_streams_that_end_one_by_one_and_strategies_that_change(data: st.DataObj
         join.arrivals = []
     assert bag(found) == bag(whole_join(streams))
     assert [len(s) for s in join.own] == [0] * n
-    assert (join.counters.waiting, join.counters.spilled) == (0, 0)
+    assert (join.counters.deferred, join.counters.spilled) == (0, 0)
 
 
 def test_errors() -> None:

@@ -177,7 +177,7 @@ def test_a_hot_key_and_a_silent_stream_are_named() -> None:
 def test_each_rule_says_what_it_decided() -> None:
     plan = make_plan(query(10, 10), figures(query(10, 10)), cores=2)
     said = [rule for rule, _ in plan.reasons]
-    assert said == [rule.__name__ for rule in RULES if rule.__name__ not in ("invalidate", "warn")]
+    assert said == [rule.__name__ for rule in RULES if rule.__name__ not in ("choose_expiry", "warn")]
     assert dict(plan.reasons)["divide"] == "2 shards: one per core"
 
 

@@ -84,7 +84,7 @@ def test_columns_and_split_keys(spark: SparkSession, tmp_path: Path) -> None:
     evolved = wm.evolve_state(tmp_path / "c", tmp_path / "c1", changed())
     assert evolved.changes == ("column `twice` of `a` added", "column `a_over` of `a` dropped")
     assert evolved.exact_from is None
-    assert evolved.notes == ("Column `twice` of `a` is NULL in rows that came before the change.",)
+    assert evolved.cautions == ("Column `twice` of `a` is NULL in rows that came before the change.",)
     three.add(1)
     found = run(changed().df, tmp_path / "c1").table
     whole = [run(three.window_join().df, tmp_path / "c").table]

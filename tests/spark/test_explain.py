@@ -182,7 +182,7 @@ def test_a_running_query_is_measured_beside_what_was_predicted(streams: Streams,
     assert f"stored {measured['stored']:,} (predicted {predicted['stored']:,}) tuples" in str(explained)
     # what the state remembers of a query that has ended
     again = joined.explain(statistics=tmp_path / "c").to_dict()
-    assert again["statistics"] == {"source": "remembered", "text": "remembered in the state, 8 batches"}
+    assert again["statistics"] == {"source": "stored", "text": "stored in the state, 8 batches"}
     for now, then in zip(again["streams"], facts["streams"], strict=True):
         assert now["statistics"]["rate"] == pytest.approx(then["statistics"]["rate"], rel=0.05)
         assert now["predicted"]["tuples"] == pytest.approx(then["predicted"]["tuples"], rel=0.25)

@@ -112,8 +112,8 @@ def test_several_streams_some_of_which_wait(spark: SparkSession, tmp_path: Path)
     told = run(wm.join(*streams, on="k").df, tmp_path / "checkpoint")
     state = wm.read_state(spark, tmp_path / "checkpoint")
     assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"]
-    assert state.streams == ("a", "b", "c", "a (waiting)", "b (waiting)", "c (waiting)")
-    assert held(state, "b (waiting)") == state.rows("b (waiting)").count() > 0
+    assert state.streams == ("a", "b", "c", "a (deferred)", "b (deferred)", "c (deferred)")
+    assert held(state, "b (deferred)") == state.rows("b (deferred)").count() > 0
 
 
 def test_window_oblivious(spark: SparkSession, tmp_path: Path) -> None:

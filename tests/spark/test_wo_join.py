@@ -113,7 +113,7 @@ def test_a_leader_waits_in_the_store(spark: SparkSession, tmp_path: Path, strate
         sensors.add(1, 2000)
     second = run(joined.df, tmp_path / "checkpoint")
     told = numbers(first, "ab") + numbers(second, "ab")
-    held = [second.metrics[-1][name] for name in ("waiting", "spilled")]
+    held = [second.metrics[-1][name] for name in ("deferred", "spilled")]
     assert told <= sensors.whole()
     assert told == sensors.whole() or held[0] > 0  # who sorts first waits for what may still be smaller
     assert told.total() > 0.95 * sensors.whole().total()

@@ -38,13 +38,15 @@ SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("n", pa.int64())])
 
 
 class Stream:
-    """A stream with integer keys and its promises."""
+    """A stream with integer keys and its punctuation set."""
 
-    def __init__(self, *constraints: Constraint, delay: int = 0, kind: pa.DataType | None = None, forgets: bool = True):
+    def __init__(
+        self, *constraints: Constraint, delay: int = 0, kind: pa.DataType | None = None, may_drop: bool = True
+    ):
         schema = SCHEMA if kind is None else SCHEMA.set(1, pa.field("k", kind))
         self.spec = StreamSpec("s", schema, "ts", ("k",), TimeWindow(9), delay, constraints)
         self.lists = ValueLists()
-        self.declared = PunctuationSet(0, self.spec, self.lists, forgets=forgets)
+        self.declared = PunctuationSet(0, self.spec, self.lists, may_drop=may_drop)
 
     @property
     def kind(self) -> pa.DataType:
@@ -310,7 +312,7 @@ def test_neighbours_merge_before_anything_is_forgotten(monkeypatch: pytest.Monke
     r = stream.declared.keys.merged
     assert (r.low, r.high, r.time) == ([1, 4], [2, 5], [9, 6]), "3 is stored and keeps its node"
     assert stream.closed(*range(7)) == [False, True, True, True, True, True, False]
-    assert (stream.lists.keys, stream.lists.closed_keys, stream.declared.retention.forgotten) == (1, 1, 0)
+    assert (stream.lists.keys, stream.lists.closed_keys, stream.declared.retention.dropped) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.decimal128(38, 2)], ids=str)
@@ -321,7 +323,7 @@ def test_the_oldest_are_forgotten_first(kind: pa.DataType, monkeypatch: pytest.M
     stream.store((0, values[5]))
     assert effective(stream, *(value(v, 10 - k) for k, v in enumerate(values))) is True
     assert stream.closed(*values) == [True, True, True, False, False, True], "what is stored keeps its mark"
-    assert stream.declared.retention.forgotten == 2
+    assert stream.declared.retention.dropped == 2
     assert stream.declared.retention.rewrite
 
 
@@ -330,7 +332,7 @@ def test_what_lies_in_a_range_goes_first_and_is_not_forgotten(monkeypatch: pytes
     stream = Stream(kind=pa.string())
     for said in (*(value(key, 1) for key in "abcd"), between("b", "d", 2), value("x", 3)):
         effective(stream, said)
-    assert stream.declared.retention.forgotten == 0
+    assert stream.declared.retention.dropped == 0
     assert stream.closed(*"abcdx") == [True] * 5
     assert stream.lists.closed_keys == 2
 
@@ -340,7 +342,7 @@ def test_the_oldest_ranges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     stream = Stream()
     assert effective(stream, *(between(10 * n, 10 * n + 5, 9 - n) for n in range(4))) is True
     assert stream.closed(0, 10, 20, 30) == [True, True, False, False]
-    assert stream.declared.retention.forgotten == 2
+    assert stream.declared.retention.dropped == 2
 
 
 def test_a_stream_that_must_not_forget_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,17 +350,17 @@ def test_a_stream_that_must_not_forget_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(bounds, "MOST_RANGES", 1)
     hint = "\nHint: give the streams a window, or close longer ranges of keys."
     with pytest.raises(StateError) as caught:
-        effective(Stream(forgets=False, kind=pa.string()), value("a", 0), value("b", 0), value("c", 0))
+        effective(Stream(may_drop=False, kind=pa.string()), value("a", 0), value("b", 0), value("c", 0))
     assert str(caught.value) == (
         "stream `s` has closed more than 2 keys that do not merge into ranges, and a join without a window must "
-        "remember them all." + hint
+        "keep them all." + hint
     )
     with pytest.raises(StateError) as caught:
-        effective(Stream(forgets=False), between(0, 1, 0), between(5, 6, 0))
+        effective(Stream(may_drop=False), between(0, 1, 0), between(5, 6, 0))
     assert str(caught.value) == (
-        "stream `s` has closed more than 1 ranges of keys, and a join without a window must remember them all." + hint
+        "stream `s` has closed more than 1 ranges of keys, and a join without a window must keep them all." + hint
     )
-    stream = Stream(forgets=False)
+    stream = Stream(may_drop=False)
     assert effective(stream, *(value(k, 0) for k in range(9))) is False
     assert stream.closed(*range(10)) == [True] * 9 + [False]
 

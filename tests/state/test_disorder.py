@@ -126,7 +126,7 @@ def test_what_nobody_asks_for_is_forgotten(data: st.DataObject, ranks: list[int]
     disorder, k = Disorder(), 5
     for n, place in enumerate(many, 1):
         disorder.observe(np.array([place], np.int64))
-        disorder.maxima.forget_before(n - k)
+        disorder.maxima.drop_before(n - k)
         assert disorder.closed(k) == max(many[: max(0, n - k)], default=None)
         assert len(disorder.maxima) <= 2 * (64 + k) + 2
 

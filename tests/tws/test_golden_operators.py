@@ -25,7 +25,7 @@ def test_every_kind_of_operator_has_a_golden_state() -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_golden_state_is_read_and_goes_on(name: str) -> None:
     golden = GOLDEN[name]
-    stores = {int(id): operators.unpacked(told) for id, told in golden["stores"].items()}
+    stores = {int(id): operators.unpacked(store) for id, store in golden["stores"].items()}
     assert any(store.segments for store in stores.values()), "something was kept"
-    said, _ = operators.batch(subject(name), stores, operators.table(golden["given"]))
-    assert said == Counter(golden["said"])
+    output, _ = operators.batch(subject(name), stores, operators.table(golden["given"]))
+    assert output == Counter(golden["output"])

@@ -120,9 +120,12 @@ def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> N
             assert sum(b for _, b, _ in rates) == pytest.approx(60, rel=0.3)
     assert all(stats["order"][0] == ["a", "b", "c"] for stats in run.details[STATS])
     for store in run.stores.values():
-        notes = header_of(store).metadata
-        assert notes["order"][0] == [0, 1, 2]
-        assert [len(notes["collector_metadata"]["streams"]), len(notes["collector_metadata"]["order"]["orders"])] == [
+        metadata = header_of(store).metadata
+        assert metadata["order"][0] == [0, 1, 2]
+        assert [
+            len(metadata["collector_metadata"]["streams"]),
+            len(metadata["collector_metadata"]["order"]["orders"]),
+        ] == [
             3,
             3,
         ]

@@ -70,13 +70,13 @@ def test_a_restart_goes_on_with_the_figures(name: str) -> None:
 
 def test_shards_divide_the_keys_and_so_the_figures() -> None:
     one = {"rate": 30.0, "distinct": 10, "window_tuples": 60, "punctuation_rate": 1, "row_bytes": 80, "stay": 2.0}
-    one["remembered"] = 3
+    one["set_size"] = 3
     two = {"rate": 10.0, "distinct": 5, "window_tuples": 20, "punctuation_rate": 2, "row_bytes": 90, "hottest": 0.6}
-    two["remembered"] = 4
+    two["set_size"] = 4
     start = LOADS["hash"].query
     whole = merged(assumed(start).streams[0], [one, two])
     assert (whole.rate, whole.distinct, whole.tuples, whole.punctuation_rate) == (40, 15, 80, 3)
-    assert (whole.row_bytes, whole.stay, whole.hottest, whole.remembered) == (90, 2.0, 0.6 * 10 / 40, 7)
+    assert (whole.row_bytes, whole.stay, whole.hottest, whole.set_size) == (90, 2.0, 0.6 * 10 / 40, 7)
 
 
 def test_nobody_watches_where_keys_say_what_is_kept() -> None:

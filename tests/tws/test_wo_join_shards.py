@@ -161,7 +161,7 @@ def test_known_factors_lose_nothing(strategy: str, data: st.DataObject, n: int, 
                 assert set(store.segments) == {e.id for e in header_of(store).segments}
         found += run.step([[[]] for _ in range(n)], chance, ended=True)
     assert bag(found) == bag(whole_join(streams))
-    assert [run.total(name) for name in ("stored", "waiting", "spilled")] == [0, 0, 0]
+    assert [run.total(name) for name in ("stored", "deferred", "spilled")] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("buffer", ["sound", "learned", "eq8"])

@@ -22,7 +22,7 @@ from watersmeet.state.spill import DeferredTuples
 from watersmeet.state.stream_state import StreamState
 
 #: The name of the part with the groups, and suffixes of the names of streams for tuples that are not joined yet.
-GROUPS, WAITING, HELD_BACK = "groups", "waiting", "held back"
+GROUPS, DEFERRED = "groups", "deferred"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,12 @@ def parts(join: RunningJoin[Any]) -> Iterator[Part]:
     inner = join.join if isinstance(join, RunningGroupedJoin) else join
     specs = inner.query.streams
     for i, state in enumerate(inner.streams):
-        spec, waits = specs[i % len(specs)], i >= len(specs)
-        closed_keys, ranges = (0, 0) if waits or not inner.punctuation_sets else _closed(inner.punctuation_sets[i].keys)
+        spec, pending = specs[i % len(specs)], i >= len(specs)
+        closed_keys, ranges = (
+            (0, 0) if pending or not inner.punctuation_sets else _closed(inner.punctuation_sets[i].keys)
+        )
         yield Part(
-            f"{spec.name} ({WAITING})" if waits else spec.name,
+            f"{spec.name} ({DEFERRED})" if pending else spec.name,
             spec.schema,
             spec.key,
             spec.time,
@@ -87,7 +89,7 @@ def parts(join: RunningJoin[Any]) -> Iterator[Part]:
         )
     axis = inner.axis if isinstance(inner, RunningMultiway) else None
     for i, deferred in enumerate(axis.deferred if isinstance(axis, KeyRanks) else []):
-        yield _held_back(deferred, inner.watermarks[i])
+        yield _deferred(deferred, inner.watermarks[i])
     if isinstance(join, RunningGroupedJoin):
         yield _groups(join.groups, min(join.watermarks))
 
@@ -107,16 +109,16 @@ def _reader(state: StreamState[Any]) -> Callable[[list[str]], pa.Table]:
     return read
 
 
-def _held_back(deferred: DeferredTuples, watermark: int) -> Part:
+def _deferred(deferred: DeferredTuples, watermark: int) -> Part:
     spec = deferred.spec
 
     def read(columns: list[str]) -> pa.Table:
-        rows = [deferred.waiting, *map(deferred.disk.rows_of, deferred.pieces)]
+        rows = [deferred.in_memory, *map(deferred.disk.rows_of, deferred.pieces)]
         return pa.Table.from_batches(rows, spec.schema).select(columns)
 
-    size = deferred.waiting.nbytes + sum(piece.bytes for piece in deferred.pieces)
-    count = deferred.waiting.num_rows + deferred.spilled
-    return Part(f"{spec.name} ({HELD_BACK})", spec.schema, spec.key, spec.time, count, size, read, watermark)
+    size = deferred.in_memory.nbytes + sum(piece.bytes for piece in deferred.pieces)
+    count = deferred.in_memory.num_rows + deferred.spilled
+    return Part(f"{spec.name} ({DEFERRED})", spec.schema, spec.key, spec.time, count, size, read, watermark)
 
 
 def _groups(groups: OpenGroups, watermark: int) -> Part:

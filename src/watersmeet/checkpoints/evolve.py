@@ -35,7 +35,7 @@ _STREAM = ("window", "closed", "delay", "idle_after", "late_share")
 _COMPARED = ("columns", "key", "null_safe", "interval", "tumbling", "rows", "per_key", "idle_clock", "upstream_shards")
 #: Durable parts that operators exchange; a state with others belongs to its operator.
 _COMMON = (
-    *("closed_keys", "shed", "matched", "gone", "last_active", "last_shown", "delay", "order", "limits"),
+    *("closed_keys", "rewrite_due", "matched", "gone", "last_active", "last_shown", "delay", "order", "limits"),
     *("collector_metadata", "upstream_watermarks", ENDED),
 )
 #: Aggregates that compare whole rows of results.
@@ -51,11 +51,11 @@ class Evolution:
 
     changes: tuple[str, ...]
     exact_from: int
-    notes: tuple[str, ...]
+    cautions: tuple[str, ...]
 
     def __str__(self) -> str:
         what = f"Changed: {'; '.join(self.changes)}." if self.changes else "Nothing has changed: a copy."
-        return "\n".join([what, self._exact(), *self.notes])
+        return "\n".join([what, self._exact(), *self.cautions])
 
     def _exact(self) -> str:
         if self.exact_from == BEFORE_ALL:
@@ -85,7 +85,7 @@ def evolve(
     changes = [*comparison.changes(), *([f"shards {shards[0]} → {shards[1]}"] if shards[0] != shards[1] else [])]
     exact_from = comparison.exact_from(old)
     redistribute(old, new, ids, into=into, split_keys=split_keys)
-    return Evolution(tuple(changes), exact_from, tuple(comparison.notes()))
+    return Evolution(tuple(changes), exact_from, tuple(comparison.cautions()))
 
 
 class Comparison:
@@ -215,7 +215,7 @@ class Comparison:
         if self.old["streams"][0]["key"] != self.new["streams"][0]["key"]:
             yield "split_keys"
 
-    def notes(self) -> Iterator[str]:
+    def cautions(self) -> Iterator[str]:
         """What else is to be known, in sentences."""
         if isinstance(self.into.query, GroupedQuery) and self._matters():
             yield "Groups that are open hold the results that came before the change as they came."

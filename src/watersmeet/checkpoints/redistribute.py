@@ -65,7 +65,7 @@ def redistribute(
     for header in headers:
         if (header.digest, header.watermarks, header.ids) != (first.digest, first.watermarks, first.ids):
             raise StateCorruptError(
-                f"shards {first.place} and {header.place} of the state are not of one batch of one query.",
+                f"shards {first.index} and {header.index} of the state are not of one batch of one query.",
                 hint="restore the checkpoint from a copy; nothing was changed.",
             )
     first.refuse_ended()

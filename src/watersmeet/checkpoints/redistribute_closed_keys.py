@@ -34,7 +34,7 @@ class RedistributedClosedKeys:
     def __init__(self, query: JoinQuery, spec: StreamSpec, metadata: Sequence[dict[str, Any]]) -> None:
         self.spec, self.old = spec, metadata
         self.kinds = [spec.schema.field(k).type for k in spec.key]
-        self.must_remember = any(isinstance(s.window, Unbounded) for s in query.streams)
+        self.must_keep = any(isinstance(s.window, Unbounded) for s in query.streams)
         self.dropped = 0
         merged = [[(low, high, time) for low, high, time in n.get("merged", [])] for n in metadata]
         ranges = [[(from_json(low), from_json(high), time) for low, high, time in n["ranges"]] for n in metadata]
@@ -77,10 +77,10 @@ class RedistributedClosedKeys:
         return Order(kind).words and not pt.is_floating(kind) and high - low < MOST_KEYS
 
     def _drop(self, shard: int) -> None:
-        if self.must_remember:
+        if self.must_keep:
             raise StateError(
                 f"shard {shard} has closed an interval of keys of stream `{self.spec.name}` that others have not, "
-                "too long to be remembered key by key; a join without a window must remember them all.",
+                "too long to be kept key by key; a join without a window must keep them all.",
                 hint="go on with the number of shards as it is, or give the streams a window.",
             )
         self.dropped += 1
@@ -97,8 +97,8 @@ class RedistributedClosedKeys:
             "newest_keys": first["newest_keys"],
             "largest": first["largest"],
         }
-        sums = {name: sum(n[name] for n in self.old) for name in ("forgotten", "contradicted")}
-        sums["forgotten"] += self.dropped
+        sums = {name: sum(n[name] for n in self.old) for name in ("dropped", "contradicted")}
+        sums["dropped"] += self.dropped
         out = []
         for shard, keys in enumerate(self._open_keys(shards)):
             out.append(shared | {"open_keys": keys} | (sums if shard == 0 else dict.fromkeys(sums, 0)))

@@ -45,7 +45,7 @@ def hashed(a: Statistics, b: Statistics) -> Work:
 
 
 def checked_buckets(a: Statistics, b: Statistics, invalidation: str) -> float:
-    """Buckets looked into per second for tuples to invalidate.
+    """Buckets looked into per second for expired tuples.
 
     One per arrival for `probe`, two for `probe_insert`, all of the probed side for `probe_all`, all there are for
     `all`.

@@ -189,6 +189,6 @@ def _stored(p: Parameters, work: Work, tuples: tuple[float, ...], *, by_key: boo
     work = replace(work, bytes=sum(s.rate * s.row_bytes for s in p.streams))
     size = sum(t * s.row_bytes for t, s in zip(tuples, p.streams, strict=True))
     if by_key:
-        keys = sum(min(s.distinct, t) + s.remembered for t, s in zip(tuples, p.streams, strict=True))
+        keys = sum(min(s.distinct, t) + s.set_size for t, s in zip(tuples, p.streams, strict=True))
         size += keys * KEY_BYTES
     return Cost(work, tuples, size)

@@ -35,7 +35,7 @@ class Statistics:
     buckets: float = PER_KEY  # of the index on the window; `SCAN` without one
     tuples: float | None = None  # in the window, if not rate * window: a window of rows, or measured
     keys_seen: float | None = None  # distinct keys since the start
-    remembered: float = 0.0  # closed keys in its punctuation set
+    set_size: float = 0.0  # closed keys in its punctuation set
     stay: float | None = None  # measured seconds that a tuple is stored, if others close keys
     hottest: float = 0.0  # share of its tuples with the most frequent key
     scrambling: float = 0.0  # positions by which a tuple may be behind its position in sorted order

@@ -93,8 +93,8 @@ def _meanwhile(i: Statistics, j: Statistics, count: float) -> float:
         return 0.0
     if not j.rate:
         raise QueryError(
-            f"stream `{j.name}` is silent; how much of `{i.name}` comes until it has shown {count:g} tuples is open.",
-            hint="ask again when it has a rate.",
+            f"stream `{j.name}` is silent; how much of `{i.name}` comes until it shows {count:g} tuples is unknown.",
+            hint="estimate again when it has a rate.",
         )
     return i.rate * count / j.rate
 

@@ -17,7 +17,7 @@ class Work:
     scanned: float = 0.0  # stored tuples looked at in a row, in a window or a bucket of several keys
     results: float = 0.0
     inserted: float = 0.0
-    checked: float = 0.0  # buckets looked into for tuples to invalidate
+    checked: float = 0.0  # buckets looked into for expired tuples
     expired: float = 0.0
     purged: float = 0.0  # tuples removed because their key was closed
     punctuations: float = 0.0  # keys closed by punctuations of a stream

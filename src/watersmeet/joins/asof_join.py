@@ -71,9 +71,9 @@ class RunningAsofJoin(RunningJoin[ValueLists]):
         self.asof: AsOf = query.asof
         self.rule = (self.asof.backward, self.asof.forward, self.asof.allow_exact, self.asof.reach)
         # a left tuple may wait for a closed key alone, if it looks ahead without a bound
-        forgets = (True, self.asof.tolerance is not None or not self.asof.forward)
+        may_drop = (True, self.asof.tolerance is not None or not self.asof.forward)
         self.punctuation_sets = [
-            PunctuationSet(i, s.spec, s.lists, forgets=forgets[i]) for i, s in enumerate(self.streams)
+            PunctuationSet(i, s.spec, s.lists, may_drop=may_drop[i]) for i, s in enumerate(self.streams)
         ]
         self.gone = [GoneRows(i, s.lists, s.segments) for i, s in enumerate(self.streams)]
 
@@ -115,7 +115,7 @@ class RunningAsofJoin(RunningJoin[ValueLists]):
         for of, effect in zip(self.punctuation_sets, effects, strict=True):
             of.retention.release(effect)
             of.retention.trim()
-        self.counters.closed_keys = sum(p.retention.remembered for p in self.punctuation_sets)
+        self.counters.closed_keys = sum(p.retention.size for p in self.punctuation_sets)
         self.counters.stored = sum(map(len, self.streams))
         yield from self._results(answers)
         yield from self._without_key(before[0])
@@ -312,8 +312,8 @@ class RunningAsofJoin(RunningJoin[ValueLists]):
         self.counters.propagated_ranges = len(self.propagated_ranges)
 
     def _finish(self, effect: Effect) -> Int64s:
-        nobody = np.zeros(effect.nodes.size, np.bool_)
-        return self.streams[0].lists.finish(effect.nodes, self.streams[1].lists, nobody, (True, False))
+        none_pending = np.zeros(effect.nodes.size, np.bool_)
+        return self.streams[0].lists.finish(effect.nodes, self.streams[1].lists, none_pending, (True, False))
 
     # ------------------------------------------------------------ the durable form
 

@@ -137,15 +137,15 @@ class RunningJoin(ABC, Generic[IndexT]):
         if any(s.idle_clock is not None for s in self.query.streams):
             yield Metadata("last_shown", lambda: list(self.last_shown), partial(setattr, self, "last_shown"))
         if self.punctuation_sets:
-            yield Metadata("shed", lambda: [s.shed for s in self.streams], self._load_shed)
+            yield Metadata("rewrite_due", lambda: [s.rewrite_due for s in self.streams], self._load_rewrite_due)
         yield Metadata(ENDED, lambda: self.ended or None, partial(setattr, self, "ended"))
         collector = partial(setattr, self, "collector_metadata")
         yield Metadata("collector_metadata", lambda: self.collector_metadata or None, collector)
 
-    def _load_shed(self, shed: list[bool]) -> None:
+    def _load_rewrite_due(self, rewrite_due: list[bool]) -> None:
         """Load the flags of streams whose dead rows leave their segments with the next batch."""
-        for stream, sheds in zip(self.streams, shed, strict=True):
-            stream.shed = sheds
+        for stream, due in zip(self.streams, rewrite_due, strict=True):
+            stream.rewrite_due = due
 
     def restored(self) -> None:
         """All parts are read: evict the tuples that watermarks and punctuations make useless."""

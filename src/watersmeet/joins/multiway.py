@@ -66,15 +66,15 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.every = every or 0
         self.expiration = expiration or 0
         self.max_matches = max_matches_per_row
-        self.waits = bool(self.counted or every)
-        self.waiting = [
-            PendingState(s, ValueLists(f"{i}.waiting", arrays)) for i, s in enumerate(query.streams) if self.waits
+        self.defers = bool(self.counted or every)
+        self.pending = [
+            PendingState(s, ValueLists(f"{i}.pending", arrays)) for i, s in enumerate(query.streams) if self.defers
         ]
-        super().__init__(query, [*self.own, *self.waiting])
+        super().__init__(query, [*self.own, *self.pending])
         self.evaluation = evaluation
         self.order = order
         self.punctuations = MultiwayPunctuations(
-            query, self.own, self.waiting, may_drop_closed_keys=self.axis.may_drop_closed_keys(query)
+            query, self.own, self.pending, may_drop_closed_keys=self.axis.may_drop_closed_keys(query)
         )
         self.punctuation_sets = self.punctuations.punctuation_sets
         self._unkeyed: list[Int64s] = []
@@ -94,7 +94,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.punctuations.begin()
         self._unkeyed = []
         self._begin(batches)
-        if self.waits:
+        if self.defers:
             self.punctuations.keep_apart()
             self._release()
         for i in range(len(self.own)):
@@ -109,7 +109,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.propagated, self.propagated_ranges = self.punctuations.propagated, self.punctuations.propagated_ranges
         self.counters.propagated = sum(rows.num_rows for rows in self.propagated)
         self.counters.propagated_ranges = len(self.propagated_ranges)
-        self.counters.closed_keys = sum(p.retention.remembered for p in self.punctuation_sets)
+        self.counters.closed_keys = sum(p.retention.size for p in self.punctuation_sets)
         n = len(self.own)
         self.counters.stored = sum(self.count(i % n, len(stream)) for i, stream in enumerate(self.streams))
         self.counters.stale = sum(map(self._stale, range(len(self.own)))) if self.expiration else 0
@@ -127,8 +127,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
     def _release(self) -> None:
         """Release the tuples before the horizon, those of earlier batches included; the others stay pending."""
         came, self.arrivals = self.arrivals, []
-        waiting = []
-        for i, (new, state, wait) in enumerate(zip(came, self.own, self.waiting, strict=True)):
+        pending = []
+        for i, (new, state, wait) in enumerate(zip(came, self.own, self.pending, strict=True)):
             which = new.which
             if isinstance(state, RowWindowState) and not state.window.per_key:
                 which = np.union1d(which, self._unkeyed[i])  # rows without a key count, too
@@ -139,9 +139,9 @@ class RunningMultiway(RunningJoin[ValueLists]):
             else:
                 times, keys = state.read(released)
                 self.arrivals.append(Arrivals(released, times, keys, np.arange(times.size)))
-            waiting.append(Arrivals(new.rows, *wait.read(new.rows), which[~ready]))
-            wait.insert(waiting[-1], waiting[-1].which)
-        self.arrivals += waiting
+            pending.append(Arrivals(new.rows, *wait.read(new.rows), which[~ready]))
+            wait.insert(pending[-1], pending[-1].which)
+        self.arrivals += pending
 
     def _drop_dead(self, i: int, arrivals: Arrivals) -> None:
         """Drop new tuples of finished keys."""
@@ -298,9 +298,9 @@ class RunningMultiway(RunningJoin[ValueLists]):
         """
         if self.punctuations.empty:
             return
-        for i in range(len(self.own)) if self.waits else [k]:
+        for i in range(len(self.own)) if self.defers else [k]:
             keys = self.arrivals[i].keys
-            which = np.flatnonzero(keys.valid) if self.waits else self.arrivals[i].which
+            which = np.flatnonzero(keys.valid) if self.defers else self.arrivals[i].which
             nodes = self.own[k].lists.nodes_of(which, keys)
             yield nodes[nodes != kernel.NIL]
 

@@ -26,22 +26,22 @@ class MultiwayPunctuations:
 
     A key is *dead* when a stream has closed it and holds no tuple of it: no further result exists. Keys whose tuples or
     punctuations have changed are handed to `_review`, which purges and propagates; other keys are not visited. While a
-    tuple of a key is pending (`waiting`, by stream; empty if no tuple ever is), its stream has not closed the key.
+    tuple of a key is pending (`pending`, by stream; empty if no tuple ever is), its stream has not closed the key.
     """
 
     def __init__(
         self,
         query: JoinQuery,
         streams: Sequence[StreamState[ValueLists]],
-        waiting: Sequence[PendingState],
+        pending: Sequence[PendingState],
         *,
         may_drop_closed_keys: bool,
     ) -> None:
         self.query = query
         self.streams = streams
-        self.waiting = waiting
+        self.pending = pending
         self.punctuation_sets = [
-            PunctuationSet(i, s.spec, s.lists, _latest(s), forgets=may_drop_closed_keys) for i, s in enumerate(streams)
+            PunctuationSet(i, s.spec, s.lists, _latest(s), may_drop=may_drop_closed_keys) for i, s in enumerate(streams)
         ]
         self.propagated: list[pa.RecordBatch] = []
         self.propagated_ranges: list[tuple[Any, Any]] = []
@@ -76,8 +76,8 @@ class MultiwayPunctuations:
         """Purge and propagate after a batch; `touched` are nodes that got or lost tuples. Counts the purged tuples."""
         for k, effect in enumerate(effects):
             self.punctuation_sets[k].keys.mark_inside(effect)
-            for low, high, time in effect.intervals if self.waiting else []:
-                self._mark_waiting(k, low, high, time)
+            for low, high, time in effect.intervals if self.pending else []:
+                self._mark_pending(k, low, high, time)
         nodes = [np.concatenate([e.nodes, t]) for e, t in zip(effects, touched, strict=True)]
         for low, high, _ in (interval for e in effects for interval in e.intervals):
             nodes = [
@@ -88,23 +88,23 @@ class MultiwayPunctuations:
         for k, effect in enumerate(effects):
             for low, high, _ in effect.intervals:
                 inside = self.punctuation_sets[k].keys.index.between(low, high)
-                waiting = inside[self._waits(k, self.streams[k].lists, inside)]
-                self.propagated_ranges += self.punctuation_sets[k].keys.finished_parts(low, high, waiting)
+                pending = inside[self._is_pending(k, self.streams[k].lists, inside)]
+                self.propagated_ranges += self.punctuation_sets[k].keys.finished_parts(low, high, pending)
         return gone
 
-    def _mark_waiting(self, k: int, low: Any, high: Any, time: int) -> None:
+    def _mark_pending(self, k: int, low: Any, high: Any, time: int) -> None:
         """Give nodes to the keys of a closed interval that have pending tuples; they finish one by one."""
-        closed, lists = self.punctuation_sets[k].keys, self.waiting[k].lists.lists
-        nodes = self.waiting[k].nodes()
+        closed, lists = self.punctuation_sets[k].keys, self.pending[k].lists.lists
+        nodes = self.pending[k].nodes()
         ranks = closed.order().of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
         nodes = nodes[closed.order().inside(ranks, low, high)]
         if nodes.size:
-            closed.close_inside(self.waiting[k].lists.keys_of(nodes), time)
+            closed.close_inside(self.pending[k].lists.keys_of(nodes), time)
 
     def keep_apart(self) -> None:
         """Give nodes to closed keys with pending tuples that were merged into a range meanwhile."""
         for p, wait in (
-            zip([p.keys for p in self.punctuation_sets], self.waiting, strict=False) if not self.empty else ()
+            zip([p.keys for p in self.punctuation_sets], self.pending, strict=False) if not self.empty else ()
         ):
             nodes = wait.nodes()
             nodes = nodes[wait.lists.counterparts(nodes, p.lists) == kernel.NIL]
@@ -112,11 +112,11 @@ class MultiwayPunctuations:
             if closed.any():
                 p.close_inside(wait.lists.keys_of(nodes[closed]), wait.lists.oldest_time() or 0)
 
-    def _waits(self, k: int, own: ValueLists, nodes: Int64s) -> Bools:
+    def _is_pending(self, k: int, own: ValueLists, nodes: Int64s) -> Bools:
         """For which keys of these nodes of `own` a tuple of stream k is pending."""
-        if not self.waiting or not len(self.waiting[k]):
+        if not self.pending or not len(self.pending[k]):
             return np.zeros(nodes.size, np.bool_)
-        there: Bools = own.counterparts(nodes, self.waiting[k].lists) != kernel.NIL
+        there: Bools = own.counterparts(nodes, self.pending[k].lists) != kernel.NIL
         return there
 
     def _review(self, i: int, nodes: Int64s) -> int:
@@ -131,7 +131,7 @@ class MultiwayPunctuations:
         for k, p in enumerate(p.keys for p in self.punctuation_sets):
             lists, n = p.lists.lists, there[k]
             in_range = p.closed_nodes(own, nodes)
-            closed[k] = ((marks[k] >= kernel.CLOSED) | in_range) & ~self._waits(k, own, nodes)
+            closed[k] = ((marks[k] >= kernel.CLOSED) | in_range) & ~self._is_pending(k, own, nodes)
             held[k] = (n != kernel.NIL) & (lists.oldest[n] != kernel.NIL)
             propagated[k] = (marks[k] == kernel.PROPAGATED) | (in_range & (n == kernel.NIL))
         finished = closed.all(axis=0) | (closed & ~held).any(axis=0)
@@ -150,7 +150,7 @@ class MultiwayPunctuations:
         """Drop closed keys beyond the bounds; rows that a dropped one had purged must not come back."""
         dropped = [p.retention.trim() for p in self.punctuation_sets]
         for stream in self.streams:
-            stream.shed |= any(dropped)
+            stream.rewrite_due |= any(dropped)
 
     def restored(self, watermark: Sequence[int]) -> None:
         """All parts are read: purge the rows of closed keys, and mark the keys that have been propagated."""

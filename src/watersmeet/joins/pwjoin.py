@@ -68,7 +68,7 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
         windowed = not any(isinstance(s.window, Unbounded) for s in query.streams)
         self.punctuation_sets = [
-            PunctuationSet(i, s.spec, s.lists, forgets=windowed) for i, s in enumerate(self.streams)
+            PunctuationSet(i, s.spec, s.lists, may_drop=windowed) for i, s in enumerate(self.streams)
         ]
         self.unmatched = Unmatched(query, self.streams)
 
@@ -108,8 +108,8 @@ class RunningPWJoin(RunningJoin[ValueLists]):
             of.retention.release(effect)
         for i in (0, 1):
             # rows that were purged by a closed key that is now dropped must not come back
-            self.streams[1 - i].shed |= self.punctuation_sets[i].retention.trim()
-        self.counters.closed_keys = sum(p.retention.remembered for p in self.punctuation_sets)
+            self.streams[1 - i].rewrite_due |= self.punctuation_sets[i].retention.trim()
+        self.counters.closed_keys = sum(p.retention.size for p in self.punctuation_sets)
         yield from self._padded()
 
     # ------------------------------------------------------------ tuples in

@@ -47,7 +47,7 @@ class ThetaJoin(Algorithm[RunningJoin[ValueLists]]):
             expires); and a as soon as b has closed every value that a could match (``a.x < b.y``, "no more y > 100" of
             b: every a with x >= 100 is purged). A row that can match nothing at all, as x is NULL, is not stored. Of
             three streams and more, or with windows of rows, windows alone evict.
-    Costs   per second  (ra + rb) (invalidate + insert) + ra rb (Ta + Tb) scan,  ra, rb the streams' rates.
+    Costs   per second  (ra + rb) (expire + insert) + ra rb (Ta + Tb) scan,  ra, rb the streams' rates.
 
     References: Kang, Naughton, Viglas, Evaluating window joins over unbounded streams; Kostowski and Claypool,
     Analytical and experimental evaluation of stream-based join, section 2 and equation 1.
@@ -132,9 +132,9 @@ class RunningTheta(RunningJoin[ValueLists]):
         super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
         self.search = search
         self.unmatched = Unmatched(query, self.streams)
-        forgets = not any(isinstance(s.window, Unbounded) for s in query.streams)
+        may_drop = not any(isinstance(s.window, Unbounded) for s in query.streams)
         self.closed = [
-            None if s.compared is None else ClosedValues(i, s, arrays, forgets=forgets)
+            None if s.compared is None else ClosedValues(i, s, arrays, may_drop=may_drop)
             for i, s in enumerate(query.streams)
         ]
 
@@ -162,8 +162,8 @@ class RunningTheta(RunningJoin[ValueLists]):
             self._expire(i)
         for i, closed in enumerate(self.closed):
             if closed is not None:  # tuples purged by values that are now dropped must not come back
-                self.streams[1 - i].shed |= closed.set.retention.trim()
-                self.counters.closed_keys += closed.set.retention.remembered if self.first_shard else 0
+                self.streams[1 - i].rewrite_due |= closed.set.retention.trim()
+                self.counters.closed_keys += closed.set.retention.size if self.first_shard else 0
         for table in self.unmatched.tables():
             self.counters.results += table.num_rows
             yield table
@@ -282,8 +282,8 @@ class RunningTheta(RunningJoin[ValueLists]):
 
     def _own_parts(self) -> list[DurablePart]:
         sets = [closed.set for closed in self.closed if closed is not None]
-        shed = Metadata("shed", lambda: [s.shed for s in self.streams], self._load_shed)
-        return [*self.unmatched.parts, *sets, *([shed] if sets else [])]
+        rewrites = Metadata("rewrite_due", lambda: [s.rewrite_due for s in self.streams], self._load_rewrite_due)
+        return [*self.unmatched.parts, *sets, *([rewrites] if sets else [])]
 
     def restored(self) -> None:
         """Evict the rows that could match closed values only, without a result."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Work of one batch on one shard. `closed_keys`, `stored`, `stale`, `waiting`, `spilled`, `open_groups` and
+    """Work of one batch on one shard. `closed_keys`, `stored`, `stale`, `deferred`, `spilled`, `open_groups` and
     `state_bytes` are amounts after it, all others count events of the batch."""
 
     rows_in: int = 0
@@ -31,7 +31,7 @@ class Counters:
     closed_keys: int = 0  # closed keys and ranges in the punctuation sets
     stored: int = 0  # tuples in the state after the batch
     stale: int = 0  # stored tuples that nothing can match any more
-    waiting: int = 0  # tuples in memory that do not take part yet, because they are sorted first
+    deferred: int = 0  # tuples in memory that do not take part yet, because they are sorted first
     spilled: int = 0  # tuples on disk that do not take part yet, because the other streams lag
     shed: int = 0  # tuples that were evicted for lack of memory, though later tuples might have matched them
     groups: int = 0  # groups that came out

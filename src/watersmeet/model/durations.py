@@ -63,10 +63,10 @@ def parse(given: Duration, argument: str) -> Micros:
     return Micros(total)
 
 
-def unit_of(word: str) -> str | None:
-    """The unit of time that a word means, in the singular; None if it has no fixed length or is unknown."""
-    word = word.lower()
-    for one in (word, word.removesuffix("s")):
+def unit_of(name: str) -> str | None:
+    """The unit of time of this name, in the singular; None if it has no fixed length or is unknown."""
+    name = name.lower()
+    for one in (name, name.removesuffix("s")):
         if one in MICROS or one in SHORT:
             return SHORT.get(one, one)
     return None

@@ -68,7 +68,7 @@ class PlanStatistics:
     """Statistics of a join's streams, and their source, as a keyword and as a sentence."""
 
     parameters: Parameters
-    source: str  # "assumed", "given", "measured", "remembered" or "sampled"
+    source: str  # "assumed", "given", "measured", "stored" or "sampled"
     text: str
 
 

@@ -15,10 +15,10 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.optimizer.plan import JoinPlan, PlanRequest
 from watersmeet.optimizer.rules import (
     able,
+    choose_expiry,
     choose_join,
     divide,
     index_windows,
-    invalidate,
     order_streams,
     warn,
 )
@@ -31,7 +31,7 @@ RULES: tuple[Callable[[JoinPlan, PlanRequest], JoinPlan], ...] = (
     index_windows,
     choose_join,
     order_streams,
-    invalidate,
+    choose_expiry,
     divide,
     warn,
 )

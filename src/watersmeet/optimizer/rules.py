@@ -101,7 +101,7 @@ def order_streams(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
     return replace(plan, orders=best.orders).because("order_streams", why)
 
 
-def invalidate(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
+def choose_expiry(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
     """The buckets in which arrivals look for expired tuples; a choice of `windowed_hash` only.
 
     The cheapest strategy with at most half as many stale tuples as live ones.
@@ -117,7 +117,7 @@ def invalidate(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
     chosen = min(few, key=lambda strategy: (request.cpu(plan.algorithm, costs[strategy]), strategy))
     stale = sum(costs[chosen].tuples) - live
     why = f"{chosen}: the cheapest of {', '.join(few)}; about {stale:.0f} stale tuples"
-    return replace(plan, invalidation=chosen).because("invalidate", why)
+    return replace(plan, invalidation=chosen).because("choose_expiry", why)
 
 
 def divide(plan: JoinPlan, request: PlanRequest) -> JoinPlan:

@@ -189,7 +189,7 @@ def _dead_letters(streams: dict[str, Any], sinks: dict[str, Any]) -> Iterator[Mi
     for name in sending:
         if streams[name].get("value") == "text":
             hint = "leave it out."
-            message = "every message is a text: none is malformed."
+            message = "every message is a string: none is malformed."
             yield Mistake(("streams", name, "malformed"), message, hint, value=True)
 
 

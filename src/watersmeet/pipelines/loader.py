@@ -39,7 +39,7 @@ def read(file: str | Path, environment: Mapping[str, str] = os.environ) -> Pipel
         hint = f"did you mean {file.parent / meant}?" if meant else "docs/pipelines.md has one to begin with."
         raise PipelineError(f"{file} cannot be read: {error.strerror}.", hint=hint) from None
     except UnicodeDecodeError:
-        raise PipelineError(f"{file} is not a text in UTF-8.", hint="save it as UTF-8.") from None
+        raise PipelineError(f"{file} is not text in UTF-8.", hint="save it as UTF-8.") from None
     return from_text(text, str(file), file.parent, environment, look=True)
 
 
@@ -83,8 +83,8 @@ def _syntax(file: str, text: str, reason: str) -> PipelineError:
 _SYNTAX = {
     "Cannot overwrite": "a key may occur once in a table.",
     "Cannot declare": "a table may occur once in a file.",
-    "Illegal character": "a text ends with a quote, on its line; several lines of text stand in three quotes.",
-    "Invalid value": 'a text stands in quotes: path = "bids".',
+    "Illegal character": "a string ends with a quote, on its line; one of several lines is in three quotes.",
+    "Invalid value": 'a string is in quotes: path = "bids".',
     "": "texts stand in quotes, a table begins with [name], several lines of text with three quotes.",
 }
 

@@ -116,15 +116,15 @@ SOURCES = (*FILES, "kafka", "rate", "socket", "watersmeet")
 TABLES = ("delta", "iceberg")
 SINKS = (*FILES, *TABLES, "kafka", "console")
 
-TEXT = ValueSpec("a text", (str,))
+TEXT = ValueSpec("a string", (str,))
 NUMBER = ValueSpec("a whole number", (int,))
 COUNT = replace(NUMBER, complaint=_positive)
 FLAG = ValueSpec("true or false", (bool,))
 SQL = ValueSpec("an expression in Spark SQL", (str,))
 DURATION = ValueSpec('a duration like "10 seconds"', (str,), complaint=_duration)
-OPTION = ValueSpec("a text, a number, true or false", (str, int, float, bool))
+OPTION = ValueSpec("a string, a number, true or false", (str, int, float, bool))
 OPTIONS = ValueSpec("a table of options", (dict,), names=OPTION)
-TEXTS = ValueSpec("a text or several", (str, list), items=TEXT)
+TEXTS = ValueSpec("a string or several", (str, list), items=TEXT)
 ROWS = {"rows": replace(COUNT, required=True), "per_key": FLAG}
 
 #: Kinds of punctuations and constraints, each with the further keys that it takes.
@@ -184,7 +184,7 @@ JOIN = {
     "on_violation": replace(TEXT, among=("drop", "error")),
     "allow_unbounded": FLAG,
     "between": ValueSpec("two durations, the lower and the upper bound", (list,), items=DURATION),
-    "closed": ValueSpec("a text, true or false", (str, bool), among=CLOSED),
+    "closed": ValueSpec("a string, true or false", (str, bool), among=CLOSED),
     "max_matches_per_row": COUNT,
     "options": ValueSpec("a table of the operator's own options", (dict,), names=OPTION),
 }

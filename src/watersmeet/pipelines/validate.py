@@ -10,7 +10,7 @@ from watersmeet.pipelines.diagnostics import Mistake, dotted
 from watersmeet.pipelines.schema import ValueSpec
 from watersmeet.pipelines.toml_positions import Path
 
-_KINDS = {dict: "a table", list: "an array", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_KINDS = {dict: "a table", list: "an array", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
 def check(value: Any, spec: ValueSpec, path: Path = ()) -> Iterator[Mistake]:
@@ -85,5 +85,5 @@ _EXAMPLES: dict[str | int, str] = {
     "shards": "shards = 4",
     "headers": "headers = { kind = \"'result'\" }",
     "trigger": 'trigger = "10 seconds"',
-    "query": "a text in three quotes",
+    "query": "a string in three quotes",
 }  # fmt: skip

@@ -50,7 +50,7 @@ from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL
 from watersmeet.spark.runtime.spark_versions import require_static_joins
-from watersmeet.spark.streams import OperatorSpec, Stream, aligned, parse_window, same_kind
+from watersmeet.spark.streams import Change, OperatorSpec, Stream, aligned, parse_window, same_kind
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Joined(NoDataFrame):
     inner: tuple[Joined, ...] = ()  # operators whose output this one joins, first to last
     hidden: tuple[str, ...] = ()  # columns that only the operators need
     split_keys: SplitKeys | None = None
-    ending: Callable[[], Joined] | None = field(default=None, repr=False, compare=False)  # the same over ending streams
+    again: Callable[[Change], Joined] | None = field(default=None, repr=False, compare=False)  # over changed streams
 
     def __repr__(self) -> str:
         query = self.query
@@ -138,7 +138,7 @@ class Joined(NoDataFrame):
         upstream_shard = None if source.upstream is None else F.get_json_object(DETAIL, "$.shard")
         df = with_rules(source.df, own, spec.time, kinds, upstream_shard) if own else source.df
         about: dict[str, Any] = {"order_detail": order_detail_of(self.operator), "passes": source.upstream is not None}
-        about["takes_part"] = source.takes_part
+        about |= {"takes_part": source.takes_part, "beat": source.until}
         about["copied"] = self.query.is_theta and i != self.query.spread
         df = df if spec.late_share is None else with_origin(df)
         if source.ends and source.upstream is None:
@@ -229,13 +229,18 @@ class Joined(NoDataFrame):
 Rest = ParamSpec("Rest")
 
 
-def with_ending(make: Callable[Concatenate[Sequence[Stream], Rest], Joined]) -> Callable[..., Joined]:
-    """Have the joins that `make` returns know how they are made over streams that end."""
+def repeatable(make: Callable[Concatenate[Sequence[Stream], Rest], Joined]) -> Callable[..., Joined]:
+    """Have the joins that `make` returns of named streams know how they are made over others."""
 
     @wraps(make)
     def made(streams: Sequence[Stream], *args: Rest.args, **kwargs: Rest.kwargs) -> Joined:
         joined = make(streams, *args, **kwargs)
-        return replace(joined, ending=lambda: made([s.ending() for s in streams], *args, **kwargs))
+
+        def again(change: Change) -> Joined:
+            changed = [replace(s.again(change, s.name), name=s.name) for s in streams]
+            return made(changed, *args, **kwargs)
+
+        return replace(joined, again=again)
 
     return made
 

@@ -46,7 +46,7 @@ class RowWindowState(StreamState[ValueLists], DurablePart):
         self.window = spec.window
         self.count = 0  # tuples that have taken part
         self.limit = self._array("limit", 1, np.int64)
-        self.position = self._array("place", 1, np.int64)
+        self.position = self._array("position", 1, np.int64)
         self.last = self._array("last", 0 if self.window.per_key else self.window.rows, np.int32, kernel.NIL)
         self._leaving: tuple[Int64s, Int64s] | None = None  # slots with a known limit and that, ascending
         self._limits: Int64s = _NONE  # of the rows of the batch
@@ -67,7 +67,7 @@ class RowWindowState(StreamState[ValueLists], DurablePart):
         need = self.lists.lists.time.size
         if self.limit.size < need:
             self.limit = self.lists.arrays.grow(f"{self.lists.name}.limit", self.limit, need)
-            self.position = self.lists.arrays.grow(f"{self.lists.name}.place", self.position, need)
+            self.position = self.lists.arrays.grow(f"{self.lists.name}.position", self.position, need)
 
     # ------------------------------------------------------------ tuples in
 

@@ -1,4 +1,4 @@
-"""Tuples that a window-oblivious join holds back: in memory until they can be sorted, spilled while others lag.
+"""Tuples that a window-oblivious join defers: in memory until they can be sorted, spilled while others lag.
 
 Spilled pieces stand in the store of the durable state, if there is one (`SpilledPieces.attach`): then a piece leaves
 memory with the batch that spills it, and is read from the store when it is due. Otherwise it is a file.
@@ -37,16 +37,16 @@ class Piece:
     bytes: int
 
 
-class WaitingRows(DurablePart):
-    """Rows of one stream that wait in memory; all of them are stored anew with every batch."""
+class DeferredRows(DurablePart):
+    """Deferred rows of one stream in memory; all of them are stored anew with every batch."""
 
-    kind = "waiting"
+    kind = "deferred"
 
     def __init__(self, stream: int, schema: pa.Schema, spill_files: SpillFiles) -> None:
         self.stream = stream
         self.rows = no_rows(schema)
         self._files = spill_files
-        self._name = f"{stream}.waiting"
+        self._name = f"{stream}.deferred"
 
     def metadata(self) -> int:
         return int(self.rows.num_rows)
@@ -137,17 +137,17 @@ class SpilledPieces(DurablePart):
 
 
 class DeferredTuples:
-    """Of one stream the tuples that wait in memory, and pieces of those that are spilled."""
+    """Deferred tuples of one stream: those in memory, and pieces of those that are spilled."""
 
     def __init__(self, stream: int, spec: StreamSpec, spill_files: SpillFiles) -> None:
         self.spec = spec
         self.key_order = Order.of([spec.schema.field(spec.key[0]).type])
-        self.memory = WaitingRows(stream, spec.schema, spill_files)
+        self.memory = DeferredRows(stream, spec.schema, spill_files)
         self.disk = SpilledPieces(stream, spill_files)
 
     @property
-    def waiting(self) -> pa.RecordBatch:
-        """Tuples that wait in memory."""
+    def in_memory(self) -> pa.RecordBatch:
+        """Deferred tuples that are not spilled."""
         return self.memory.rows
 
     @property
@@ -161,17 +161,17 @@ class DeferredTuples:
 
     @property
     def least(self) -> int:
-        """The least rank that is held back."""
-        waiting = int(self.ranks(self.waiting).min()) if self.waiting.num_rows else BEYOND
-        return min([waiting, *(p.low for p in self.pieces)])
+        """The least rank of a deferred tuple."""
+        in_memory = int(self.ranks(self.in_memory).min()) if self.in_memory.num_rows else BEYOND
+        return min([in_memory, *(p.low for p in self.pieces)])
 
     def ranks(self, rows: pa.RecordBatch) -> Int64s:
         ranks: Int64s = self.key_order.of_keys(encode([rows.column(self.spec.key[0])]))
         return ranks
 
     def sort(self, rows: pa.RecordBatch, until: int) -> pa.RecordBatch:
-        """Let these and earlier rows wait, but for those up to a rank, which come out in order."""
-        rows = pa.concat_batches([self.waiting, rows])
+        """Defer these and earlier rows, but for those up to a rank, which come out in order."""
+        rows = pa.concat_batches([self.in_memory, rows])
         ranks = self.ranks(rows)
         ready = np.flatnonzero(ranks <= until)
         self.memory.rows = rows.take(pa.array(np.flatnonzero(ranks > until)))
@@ -206,6 +206,6 @@ class DeferredTuples:
     def drop_beyond(self, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Drop held tuples beyond a rank, which can match nothing any more; gives those of `rows` up to it."""
         self.disk.drop([p for p in self.pieces if p.low > rank])
-        waiting, rows = (r.take(pa.array(np.flatnonzero(self.ranks(r) <= rank))) for r in (self.waiting, rows))
-        self.memory.rows = waiting
+        in_memory, rows = (r.take(pa.array(np.flatnonzero(self.ranks(r) <= rank))) for r in (self.in_memory, rows))
+        self.memory.rows = in_memory
         return rows

@@ -44,7 +44,7 @@ class StreamState(Generic[IndexT]):
         self.spec = spec
         self.lists = lists
         self.segments = Segments()
-        self.shed = False  # rewrite all segments with dead rows: the closed keys that make them dead are forgotten
+        self.rewrite_due = False  # rewrite segments with dead rows: the closed keys that make them dead are dropped
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -137,8 +137,8 @@ class StreamState(Generic[IndexT]):
         many small ones, those of the most frequent size (within a factor of four): a row's segment grows several
         times larger with every rewriting, so a row is rewritten O(log(SMALL_BYTES / batch)) times."""
         parts, left = self.segments.parts, self.segments.left
-        if self.shed:
-            self.shed = False
+        if self.rewrite_due:
+            self.rewrite_due = False
             return [n for n, s in parts.items() if left[n] < s.rows.num_rows]
         dead = sum(s.size for s in parts.values()) - self.segments.bytes
         if dead > self.segments.bytes + SMALL_BYTES:

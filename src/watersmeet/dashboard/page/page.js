@@ -18,7 +18,7 @@ const perStream = (value, { predicted } = {}) => (batches) =>
     return values.some((v) => v != null) ? [own, { name: "predicted", colour: colour(i), values, predicted: true }] : [own];
   });
 
-const REASONS = [["window", "window passed", "var(--s0)"], ["punctuation", "punctuation", "var(--s2)"], ["dead", "dead value", "var(--s1)"],
+const REASONS = [["window", "window passed", "var(--s0)"], ["punctuation", "punctuation", "var(--s2)"], ["dead", "dead key", "var(--s1)"],
   ["matched", "matched", "var(--s3)"], ["shed", "shed", "var(--s4)"]];
 const reasons = (batches) => REASONS
   .map(([reason, name, colour]) => ({ name, colour, values: batches.map((b) => b.left[reason]) }))
@@ -46,7 +46,7 @@ const CHARTS = [
   { id: "bytes", title: "Bytes in state", hint: "Rows, lists and closed keys, by stream.", format: bytes, series: perStream((s) => s.bytes, { predicted: (s) => s.predicted_bytes }) },
   { id: "in", title: "Rows in, per second", format: short, series: perStream((s, b) => s.rows_in / b.interval) },
   { id: "out", title: "Rows out, per second", format: short, series: (batches) => [{ name: "results", colour: "var(--s2)", values: batches.map((b) => b.rows_out / b.interval) }] },
-  { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Dead values came after their key was closed and were not stored.", format: short, label: count, layers: true, series: reasons },
+  { id: "left", title: "What left the state, and why", hint: "Tuples in a batch. Tuples of dead keys came after the other stream closed the key and were not stored.", format: short, label: count, layers: true, series: reasons },
   { id: "unjoined", title: "Late and violating rows", hint: "Not joined: behind the watermark of their stream, or against its punctuations.", format: short, label: count, series: (batches) => [
     { name: "late", colour: "var(--s1)", values: batches.map((b) => b.late) }, { name: "violating", colour: "var(--s4)", values: batches.map((b) => b.violations) }] },
   { id: "lag", title: "Lag", hint: "Event time behind the foremost stream.", format: seconds, series: perStream((s) => s.lag) },

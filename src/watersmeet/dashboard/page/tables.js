@@ -72,7 +72,7 @@ export function lastBatches(batches, chosen) {
   const columns = {
     Batch: (b) => b.batch, At: (b) => clock(b.at), Time: (b) => millis(b.seconds * 1000), "Rows in": (b) => count(b.rows_in),
     "Rows out": (b) => count(b.rows_out), Tuples: (b) => count(b.state.tuples), State: (b) => bytes(b.state.bytes),
-    Expired: (b) => count(b.left.window), Purged: (b) => count(b.left.punctuation), "Dead value": (b) => count(b.left.dead),
+    Expired: (b) => count(b.left.window), Purged: (b) => count(b.left.punctuation), "Dead key": (b) => count(b.left.dead),
     Late: (b) => count(b.late), Violating: (b) => count(b.violations), Skew: (b) => (b.skew == null ? "–" : b.skew.toFixed(2)),
   };
   return table(columns, batches.slice(-ROWS).reverse(), (b) => b === chosen);

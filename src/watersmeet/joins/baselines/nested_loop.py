@@ -23,7 +23,7 @@ class NestedLoopJoin(Algorithm[RunningTupleAtATime]):
     Emits   (a, b) with a.key = b.key and  -Ta <= a.ts - b.ts <= Tb, once, in the batch of the later arrival.
     Evicts  a once watermark(b) > a.ts + Ta, b once watermark(a) > b.ts + Tb; watermark = largest ts seen - delay.
             (Ta = 10, watermark(b) = 34: a.ts < 24 expires.)
-    Costs   per second  (ra + rb) (invalidate + insert) + ra rb (Ta + Tb) scan,  ra, rb the streams' rates.
+    Costs   per second  (ra + rb) (expire + insert) + ra rb (Ta + Tb) scan,  ra, rb the streams' rates.
 
     >>> NestedLoopJoin().describe()
     {'name': 'nested_loop', 'options': {}}

@@ -36,7 +36,7 @@ class WindowedHashJoin(Algorithm[RunningTupleAtATime]):
 
             (Ta = 10, watermark(b) = 34: a.ts < 24 expires in the buckets that are checked. `all` also checks at the
             end of a batch, so that only tuples that may still match are stored.)
-    Costs   per second  (ra + rb) (invalidate + insert) + ra rb (Ta + Tb) scan / buckets  while there are at least as
+    Costs   per second  (ra + rb) (expire + insert) + ra rb (Ta + Tb) scan / buckets  while there are at least as
             many keys as buckets; more buckets do not help then. The greedy strategies add a check of every bucket.
 
     A stored tuple that has left its window is never part of a result, and does not survive a restart.

@@ -31,7 +31,7 @@ from watersmeet.state.spill_files import SpillFiles
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
-#: Tuples held back: none, those that cannot be sorted yet, those ahead of the others (spilled), both, or as needed.
+#: Tuples deferred: none, those that cannot be sorted yet, those ahead of the others (spilled), both, or as needed.
 STRATEGIES = ("none", "msf", "dbf", "hybrid", "auto")
 #: Samples of the furthest stream's watermark and closed rank, for idle streams; older ones are thinned.
 TRACK = 128
@@ -96,7 +96,7 @@ class KeyRanks(Axis):
     # ------------------------------------------------------------ a batch
 
     def usable_punctuations(self, batches: Sequence[Batch]) -> Sequence[Batch]:
-        """While tuples are held back, none that close keys: tuples of these keys may not have been joined yet."""
+        """While tuples are deferred, none that close keys: tuples of these keys may not have been joined yet."""
         self._shown_keys = []
         return [_without_closed_keys(b) for b in batches] if self.deferred else batches
 
@@ -158,7 +158,7 @@ class KeyRanks(Axis):
     def finish(self, join: RunningMultiway) -> None:
         if self.limits.memory is not None:
             self._fit(join, self.limits.memory)
-        join.counters.waiting = sum(h.waiting.num_rows for h in self.deferred)
+        join.counters.deferred = sum(h.in_memory.num_rows for h in self.deferred)
         join.counters.spilled = sum(h.spilled for h in self.deferred)
 
     # ------------------------------------------------------------ memory
@@ -177,10 +177,10 @@ class KeyRanks(Axis):
     @property
     def used(self) -> int:
         """Bytes in memory."""
-        return sum(s.bytes for s in self.states) + sum(int(h.waiting.nbytes) for h in self.deferred)
+        return sum(s.bytes for s in self.states) + sum(int(h.in_memory.nbytes) for h in self.deferred)
 
     def _take_part(self, join: RunningMultiway, i: int, deferred: DeferredTuples) -> Arrivals:
-        """The tuples of stream i, new or held back, that are joined in this batch."""
+        """The tuples of stream i, new or deferred, that are joined in this batch."""
         closed, over = self.closed(join), ended(join)
         rows = join.arrivals[i].rows.take(pa.array(self._shown_keys[i][0]))
         if any(end for j, end in enumerate(over) if j != i):

@@ -81,7 +81,7 @@ class WOJoin(Algorithm[RunningMultiway]):
             )
         if self.strategy is not None and self.strategy not in STRATEGIES:
             raise QueryError(
-                f"`strategy` is {self.strategy!r}; tuples are held back by one of {', '.join(STRATEGIES)}.",
+                f"`strategy` is {self.strategy!r}; tuples are deferred by one of {', '.join(STRATEGIES)}.",
                 hint="`cost.window_oblivious.cheapest_strategy` finds the one that a budget needs.",
             )
         if isinstance(self.memory, str):
@@ -93,23 +93,23 @@ class WOJoin(Algorithm[RunningMultiway]):
             )
         if self.strategy == "auto" and self.memory is None:
             raise QueryError(
-                '`strategy` is "auto" and `memory` is not given; without a bound nothing has to be held back.',
+                '`strategy` is "auto" and `memory` is not given; without a bound nothing has to be deferred.',
                 hint='give memory=, or take strategy="none".',
             )
 
     @property
-    def holds_back(self) -> str:
+    def effective_strategy(self) -> str:
         """The strategy; "none" where none is given."""
         return self.strategy or "none"
 
     @property
     def uses_punctuations(self) -> bool:
-        """Not while tuples are held back: tuples of closed keys may not have been joined yet."""
-        return self.holds_back == "none"
+        """Not while tuples are deferred: tuples of closed keys may not have been joined yet."""
+        return self.effective_strategy == "none"
 
     def describe(self) -> dict[str, Any]:
         described = Algorithm.describe(self)
-        described["options"]["strategy"] = self.holds_back
+        described["options"]["strategy"] = self.effective_strategy
         return described
 
     def check(self, query: JoinQuery) -> None:
@@ -131,10 +131,10 @@ class WOJoin(Algorithm[RunningMultiway]):
                 hint="leave it out to have it measured.",
             )
         punctuated = [s.name for s in query.streams if s.constraints]
-        if self.holds_back != "none" and punctuated:
+        if self.effective_strategy != "none" and punctuated:
             raise QueryError(
                 f'`strategy` is "{self.strategy}" and stream `{punctuated[0]}` has a constraint on its keys; while '
-                "tuples are held back, those of a closed key may not have been joined yet, so it cannot be used.",
+                "tuples are deferred, those of a closed key may not have been joined yet, so it cannot be used.",
                 hint='leave the constraint out, or take strategy="none".',
             )
 
@@ -154,7 +154,7 @@ class WOJoin(Algorithm[RunningMultiway]):
         else:
             buffers = PaperBuffers(self.buffer, given, arrays)
         memory = None if self.memory is None else sizes.parse(self.memory, "memory")
-        return running(query, buffers, self.order, arrays, Limits(self.holds_back, memory, self.shed))
+        return running(query, buffers, self.order, arrays, Limits(self.effective_strategy, memory, self.shed))
 
 
 def _check_key(stream: StreamSpec) -> None:

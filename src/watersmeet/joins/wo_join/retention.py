@@ -77,7 +77,7 @@ class Buffers(DurablePart):
                 positions = one.positions
                 behind.append(_NONE if positions is None else d.maxima.behind(one.ranks, before + positions))
             if given is not None:
-                d.maxima.forget_before(d.count - given)
+                d.maxima.drop_before(d.count - given)
         return behind
 
     def allowance(self, j: int) -> int:

@@ -38,7 +38,7 @@ class Evolved:
     changes: tuple[str, ...]
     exact_from: datetime | None
     never_exact: bool
-    notes: tuple[str, ...]
+    cautions: tuple[str, ...]
     text: str
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
     write_anew(spark, old, target, new_state)
     state, evolution = read_state(spark, location(to, "to")), made[0].evolution()
     exact_from, never = evolution.exact_from, evolution.exact_from == AFTER_ALL
-    return Evolved(state, evolution.changes, moment(exact_from), never, evolution.notes, str(evolution))
+    return Evolved(state, evolution.changes, moment(exact_from), never, evolution.cautions, str(evolution))
 
 
 class _Evolving(NewState):
@@ -143,9 +143,9 @@ class _Evolving(NewState):
     def evolution(self) -> Evolution:
         """That of all operators."""
         changes = [c for e in self.evolutions for c in e.changes]
-        notes = [n for e in self.evolutions for n in e.notes]
+        cautions = [c for e in self.evolutions for c in e.cautions]
         exact_from = max((e.exact_from for e in self.evolutions), default=BEFORE_ALL)
-        return Evolution(tuple(dict.fromkeys(changes)), exact_from, tuple(dict.fromkeys(notes)))
+        return Evolution(tuple(dict.fromkeys(changes)), exact_from, tuple(dict.fromkeys(cautions)))
 
 
 def _operators(joined: Joined | Grouped) -> list[tuple[EngineOperator, tuple[int, ...]]]:

@@ -46,7 +46,7 @@ class ShardReader:
                 stores.setdefault(shard, MemoryStore()).segments[id] = data
         for shard in sorted(stores):
             header = Header.unpack(self.headers[shard])
-            yield from self.read(header.place, reopen(header, stores.pop(shard)))
+            yield from self.read(header.index, reopen(header, stores.pop(shard)))
 
 
 def summary(shard: int, join: RunningJoin[Any]) -> Iterator[pa.RecordBatch]:

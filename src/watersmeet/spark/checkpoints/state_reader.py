@@ -213,7 +213,7 @@ class State:
         for data in operator.headers.values():
             header = Header.unpack(data)
             if not header.segments:
-                for table in read(header.place, reopen(header, MemoryStore())):
+                for table in read(header.index, reopen(header, MemoryStore())):
                     out += table.to_pylist()
         return out
 

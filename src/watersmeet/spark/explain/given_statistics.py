@@ -145,12 +145,9 @@ def _from_checkpoint(joined: Joined, checkpoint: str) -> PlanStatistics:
         p = measured(joined.query, streams)
         stays = [_stay([shard["stays"][i] for shard in metadata]) for i in range(len(names))]
         each = tuple(_with_stay(s, stay) for s, stay in zip(p.streams, stays, strict=True))
-        return PlanStatistics(
-            replace(p, streams=each), "remembered", f"remembered in the state, {headers[0].batches} batches"
-        )
+        return PlanStatistics(replace(p, streams=each), "stored", f"stored in the state, {headers[0].batches} batches")
     raise QueryError(
-        f"`statistics` is {checkpoint}; no state there remembers statistics of "
-        f"{', '.join(s.name for s in joined.streams)}.",
+        f"`statistics` is {checkpoint}; no state there has statistics of {', '.join(s.name for s in joined.streams)}.",
         hint="give the checkpoint folder of a query over this join that has run a batch.",
     )
 

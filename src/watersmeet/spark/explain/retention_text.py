@@ -55,7 +55,7 @@ def stream_facts(joined: Joined, i: int) -> dict[str, Any]:
         "window": window,
         "delay": _delay(spec),
         "columns": list(spec.schema.names),
-        "listens": uses_punctuations,
+        "uses_punctuations": uses_punctuations,
         "punctuations": [*(k.constraint.__class__.__name__.lower() for k in joined.streams[i].constraints)]
         + [rule.kind for rule in joined.streams[i].rules if rule.kind != "empty"],
         "retention": f"a row is kept until {', or until '.join(ends)}{watermark}"
@@ -94,13 +94,13 @@ def bounds(joined: Joined) -> dict[str, str]:
         return {}
     bound = "no bound" if join.memory is None else f"at most {join.memory:,} bytes a shard"
     ways = {
-        "none": "nothing is held back",
-        "msf": "rows wait until they can be sorted",
-        "dbf": "rows of a stream that leads wait in the state store",
-        "hybrid": "rows wait until they can be sorted, those of a stream that leads in the state store",
-        "auto": "rows are held back as far as the bound requires",
+        "none": "no row is deferred",
+        "msf": "rows are deferred until they can be sorted",
+        "dbf": "rows of a stream that leads are deferred, in the state store",
+        "hybrid": "rows are deferred until they can be sorted, those of a stream that leads in the state store",
+        "auto": "rows are deferred as far as the bound requires",
     }
-    return {"keeps": f"{bound}, strategy {join.holds_back}: {ways[join.holds_back]}"}
+    return {"keeps": f"{bound}, strategy {join.effective_strategy}: {ways[join.effective_strategy]}"}
 
 
 def _disorder(join: WOJoin) -> str:

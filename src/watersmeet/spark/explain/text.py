@@ -71,7 +71,7 @@ def _stream(s: dict[str, Any], *, verbose: bool) -> Iterator[str]:
     if "comes" in s:
         yield f"    {s['comes']}"
     if s["punctuations"]:
-        used = "punctuations" if s["listens"] else "punctuations (ignored by this algorithm)"
+        used = "punctuations" if s["uses_punctuations"] else "punctuations (ignored by this algorithm)"
         yield f"    {used}: {', '.join(dict.fromkeys(s['punctuations']))}"
     for name in ("idle", "clock"):
         if name in s:

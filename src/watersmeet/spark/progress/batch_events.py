@@ -24,7 +24,7 @@ SECOND = 1_000_000
 
 
 class RunEvents:
-    """The events of one run of a query; remembers the earlier batches' newest times, for rates and lags."""
+    """The events of one run of a query; keeps the earlier batches' newest times, for rates and lags."""
 
     def __init__(self, streams: Sequence[str], *, grouped: bool) -> None:
         self.names = streams

@@ -30,7 +30,7 @@ from watersmeet.state.value_lists import ValueLists
 #: The weight of earlier batches in the measured stay of a tuple.
 FADING = 0.8
 #: Statistics of a shard of which the sum over all shards is that of the whole stream.
-SUMS = ("rate", "distinct", "window_tuples", "punctuation_rate", "remembered")
+SUMS = ("rate", "distinct", "window_tuples", "punctuation_rate", "set_size")
 
 
 class Watch:
@@ -83,7 +83,7 @@ class Watch:
         for i, (s, (stored, came)) in enumerate(zip(p.streams, self.stays, strict=True)):
             lists = self.running.streams[i].lists
             if isinstance(lists, ValueLists):
-                s = replace(s, remembered=float(lists.closed_keys))
+                s = replace(s, set_size=float(lists.closed_keys))
             seen = came and memory.closing_rate(p, i)
             each.append(replace(s, stay=stored / came) if seen else s)
         return replace(p, streams=tuple(each))
@@ -145,7 +145,7 @@ def merged(s: Statistics, shards: Sequence[dict[str, float]]) -> Statistics:
         distinct=max(sums["distinct"], 1.0),
         tuples=sums["window_tuples"],
         punctuation_rate=sums["punctuation_rate"],
-        remembered=sums["remembered"],
+        set_size=sums["set_size"],
         row_bytes=max(f["row_bytes"] for f in shards),
         hottest=max(f.get("hottest", 0.0) * f["rate"] for f in shards) / rate if rate else 0.0,
         stay=sum(f["stay"] * f["rate"] for f in stays) / weight if weight else None,

@@ -90,7 +90,7 @@ def blob_schema(kind: int, spec: StreamSpec, order_detail: OrderDetail = OrderDe
         case Blob.LAGS:
             return pa.schema([(name, pa.int64()) for name in ("highest", "behind", "count")])
         case Blob.PASSED_ON:
-            return pa.schema([("kind", pa.int32()), ("note", pa.string())])
+            return pa.schema([("kind", pa.int32()), ("detail", pa.string())])
         case Blob.LARGEST | Blob.DIFFERENT:
             return pa.schema([*keys, time, ("shift", pa.int64())])
         case _:
@@ -131,7 +131,7 @@ class Packer:
     Rows and closed keys go to the shard of their key, everything else, and all of a stream that is `copied`, to all
     shards. With `tuples` false all rows that are not punctuations are left out: the DataFrame is one of punctuations
     only. With `passes` it is the output of another operator: its late and violating rows are no tuples, and go through
-    the first shard.
+    the first shard. A `beat` is a heartbeat that comes with the rows; of these no delay is measured then.
     """
 
     spec: StreamSpec
@@ -144,6 +144,7 @@ class Packer:
     passes: bool = False
     takes_part: str | None = None  # the column that is true for rows that are tuples of the join
     copied: bool = False  # every shard has all rows
+    beat: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sent, before = False, 0
@@ -157,6 +158,8 @@ class Packer:
                 before = yield from self._rows(rows, before)
         if not sent:
             yield self._blobs(no_rows(blob_schema(Blob.ROWS, self.spec, self.order_detail)), None)
+        if self.beat is not None:
+            yield self._blobs(_batch([[self.beat], [False], [None]], blob_schema(Blob.BEATS, self.spec)), None, Blob.BEATS)
 
     def _rows(self, rows: pa.RecordBatch, before: int) -> Generator[pa.RecordBatch, None, int]:
         """Send rows; returns how many of the partition's tuples have a position by now.
@@ -168,7 +171,7 @@ class Packer:
         rows = rows.select(self.spec.schema.names).cast(self.spec.schema)
         if self.order_detail:
             rows, before = yield from self._measured(rows, before)
-        if self.spec.late_share is not None:
+        if self.spec.late_share is not None and self.beat is None:
             times = rows.column(self.spec.time)
             lags = Lags.of_files(micros(times.drop_null()), origins.filter(times.is_valid()).to_numpy())
             columns = [lags.highest, lags.behind, lags.count]
@@ -304,6 +307,8 @@ class Packer:
     def _blobs(self, rows: pa.RecordBatch, seen: int | None, kind: int = Blob.ROWS) -> pa.RecordBatch:
         """One blob for each shard, in one batch."""
         shards = len(self.ids)
+        if self.beat is not None and self.spec.late_share is not None:
+            seen = None
         if kind == Blob.RANGES and self.spec.upstream_shards:  # about keys of the upstream shard only
             pieces = [rows.filter(pc.equal(rows.column("upstream_shard"), shard)) for shard in range(shards)]
         elif kind in (Blob.REJECTED, Blob.PASSED_ON):

@@ -113,7 +113,7 @@ class Header:
     ids: list[int] = field(default_factory=list)  # of all shards
 
     @property
-    def place(self) -> int:
+    def index(self) -> int:
         """The index of the shard among all of them, from 0 on; `shard` is its id in Spark."""
         return self.ids.index(self.shard) if self.shard in self.ids else self.shard
 

@@ -1,6 +1,6 @@
 """Bounds on the punctuation set.
 
-Keys of which nothing is stored merge into ranges where they are neighbours; beyond a bound the oldest are forgotten,
+Keys of which nothing is stored merge into ranges where they are neighbours; beyond a bound the oldest are dropped,
 which is safe (a later tuple of such a key is stored and expires with its window) and counted.
 """
 
@@ -28,24 +28,24 @@ LONG_RUN = 8
 
 
 class Retention:
-    """Keeps the closed keys of one stream within bounds; with `forgets` drops those beyond, else fails."""
+    """Keeps the closed keys of one stream within bounds; with `may_drop` drops those beyond, else fails."""
 
-    def __init__(self, keys: ClosedKeys, *, forgets: bool = True) -> None:
+    def __init__(self, keys: ClosedKeys, *, may_drop: bool = True) -> None:
         self.keys = keys
-        self.forgets = forgets
+        self.may_drop = may_drop
         self.mine: Mine | None = None  # which words are keys of this shard; None: all are
         self.unmerged = 0  # single closed keys that stayed when neighbours were last merged
-        self.forgotten = 0
-        self.rewrite = False  # store all closed keys anew, because some were merged or forgotten
+        self.dropped = 0
+        self.rewrite = False  # store all closed keys anew, because some were merged or dropped
 
     @property
-    def remembered(self) -> int:
+    def size(self) -> int:
         """The size of the punctuation set: single closed keys, and ranges."""
         return self.keys.lists.closed_keys + sum(
             len(ranges) for ranges in (self.keys.ranges, self.keys.merged) if ranges is not None
         )
 
-    # ------------------------------------------------------------ forgetting
+    # ------------------------------------------------------------ dropping closed keys
 
     def release(self, effect: Effect) -> None:
         """Drop single closed keys without stored tuples that a range covers."""
@@ -60,11 +60,11 @@ class Retention:
         self.keys.lists.reopen(nodes)
 
     def trim(self) -> bool:
-        """Keep the punctuation set within its bounds: first merge neighbours, then forget the oldest half.
+        """Keep the punctuation set within its bounds: first merge neighbours, then drop the oldest half.
 
-        Returns whether a closed key was forgotten.
+        Returns whether a closed key was dropped.
         """
-        before = self.forgotten
+        before = self.dropped
         if self.keys.lists.closed_keys > MOST_KEYS:
             self._trim_keys()
         elif self.keys.lists.closed_keys > max(MERGED_FROM, 2 * self.unmerged, self.keys.lists.keys // 4):
@@ -72,12 +72,12 @@ class Retention:
             self.unmerged = self.keys.lists.closed_keys
         for ranges in (self.keys.ranges, self.keys.merged):
             if ranges is not None and len(ranges) > MOST_RANGES:
-                self._must(self.forgets, f"{MOST_RANGES} ranges of keys")
+                self._must(self.may_drop, f"{MOST_RANGES} ranges of keys")
                 by_age = np.argsort(np.array(ranges.time), kind="stable").tolist()
-                self.forgotten += len(by_age) // 2
+                self.dropped += len(by_age) // 2
                 ranges.keep(sorted(by_age[len(by_age) // 2 :]))
                 self.rewrite = True
-        return self.forgotten > before
+        return self.dropped > before
 
     def _merge_neighbours(self, at_least: int) -> Int64s:
         """Turn runs of at least so many neighbouring keys into ranges; returns the nodes without tuples that stay."""
@@ -95,18 +95,18 @@ class Retention:
         lists = self.keys.lists.lists
         idle = self._merge_neighbours(2)
         self._must(
-            self.forgets or self.keys.lists.closed_keys <= MOST_KEYS, f"{MOST_KEYS} keys that do not merge into ranges"
+            self.may_drop or self.keys.lists.closed_keys <= MOST_KEYS, f"{MOST_KEYS} keys that do not merge into ranges"
         )
-        if self.forgets and self.keys.lists.closed_keys > MOST_KEYS * 3 // 4:
+        if self.may_drop and self.keys.lists.closed_keys > MOST_KEYS * 3 // 4:
             oldest = idle[np.argsort(lists.closed_at[idle], kind="stable")][: max(1, MOST_KEYS // 2)]
             self.keys.lists.reopen(oldest)
-            self.forgotten += int(oldest.size)
+            self.dropped += int(oldest.size)
 
     def _must(self, holds: bool, many: str) -> None:
         if not holds:
             raise StateError(
                 f"stream `{self.keys.spec.name}` has closed more than {many}, and a join without a window must "
-                "remember them all.",
+                "keep them all.",
                 hint="give the streams a window, or close longer ranges of keys.",
             )
 

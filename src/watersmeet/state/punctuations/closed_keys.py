@@ -235,13 +235,13 @@ class ClosedKeys:
         self.pending_nodes = self.pending_nodes[~np.isin(self.pending_nodes, nodes)]
         self.lists.lists.mark[nodes] = np.maximum(self.lists.lists.mark[nodes], kernel.CLOSED)
 
-    def finished_parts(self, low: Any, high: Any, waiting: Int64s | None = None) -> list[tuple[Any, Any]]:
+    def finished_parts(self, low: Any, high: Any, pending: Int64s | None = None) -> list[tuple[Any, Any]]:
         """A range just closed, without the keys (not propagated yet) that have stored or pending tuples."""
         lists, words = self.lists.lists, self.order().words
         inside = self.index.between(low, high)
         held = inside[(lists.oldest[inside] >= 0) & (lists.mark[inside] < kernel.PROPAGATED)]
-        if waiting is not None:
-            held = np.union1d(held, waiting)
+        if pending is not None:
+            held = np.union1d(held, pending)
         parts = []
         for rank in np.sort(self.index.ranks(held)).tolist():
             parts.append((low, rank - 1 if words else rank))

@@ -31,12 +31,12 @@ _FAR = 2.0**62
 class ClosedValues:
     """The values that stream number `i` has closed of its column `compared`."""
 
-    def __init__(self, i: int, spec: StreamSpec, arrays: Arrays | None, *, forgets: bool) -> None:
+    def __init__(self, i: int, spec: StreamSpec, arrays: Arrays | None, *, may_drop: bool) -> None:
         assert spec.compared is not None, "a stream without a compared column closes nothing"
         self.column = spec.compared
         self.kind = spec.schema.field(self.column).type
         keyed = replace(spec, key=(self.column,), compared=None)
-        self.set = PunctuationSet(i, keyed, ValueLists(f"{i}.closed", arrays), forgets=forgets)
+        self.set = PunctuationSet(i, keyed, ValueLists(f"{i}.closed", arrays), may_drop=may_drop)
 
     def admit(self, arrivals: Arrivals, batch: Batch, watermark: int) -> Bools:
         """Add what a batch declares; returns which of its tuples are violations. A NULL is none."""

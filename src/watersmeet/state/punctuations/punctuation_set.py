@@ -27,11 +27,11 @@ class PunctuationSet(DurablePart):
     kind = "closed_keys"
 
     def __init__(
-        self, stream: int, spec: StreamSpec, lists: ValueLists, latest: Latest | None = None, *, forgets: bool = True
+        self, stream: int, spec: StreamSpec, lists: ValueLists, latest: Latest | None = None, *, may_drop: bool = True
     ) -> None:
         self.stream = stream
         self.keys = ClosedKeys(spec, lists, latest)
-        self.retention = Retention(self.keys, forgets=forgets)
+        self.retention = Retention(self.keys, may_drop=may_drop)
         self.constraints = Constraints(self.keys)
 
     def admit(self, arrivals: Arrivals, batch: Batch, watermark: int) -> Bools:
@@ -65,7 +65,7 @@ class PunctuationSet(DurablePart):
     # ------------------------------------------------------------ the durable form
 
     def changes(self, rewrite: bool) -> Change | None:
-        """Keys closed since the last time, or all of them where some were merged or forgotten."""
+        """Keys closed since the last time, or all of them where some were merged or dropped."""
         keys = self.keys
         nodes, keys.fresh = _distinct(keys.fresh, keys.lists.keys), np.empty(0, np.int64)
         if self.retention.rewrite or (rewrite and nodes.size):
@@ -102,7 +102,7 @@ class PunctuationSet(DurablePart):
             "ranges": [[to_json(low), to_json(high), time] for low, high, time in _intervals(keys.ranges)],
             **({"merged": _intervals(keys.merged)} if keys.merged else {}),
             "pending": [[to_json(low), to_json(high), time] for low, high, time in keys.pending_ranges],
-            "forgotten": self.retention.forgotten,
+            "dropped": self.retention.dropped,
             "unmerged": self.retention.unmerged,
             "contradicted": keys.contradicted,
         } | self.constraints.metadata()
@@ -119,7 +119,7 @@ class PunctuationSet(DurablePart):
                 keys.merged.add(low, high, time)
         keys.pending_ranges = [(from_json(low), from_json(high), time) for low, high, time in metadata["pending"]]
         keys.contradicted = metadata["contradicted"]
-        self.retention.forgotten, self.retention.unmerged = metadata["forgotten"], metadata["unmerged"]
+        self.retention.dropped, self.retention.unmerged = metadata["dropped"], metadata["unmerged"]
         lists = keys.lists.lists
         top = int(lists.meta[kernel.NODE_TOP])
         keys.pending_nodes = np.flatnonzero((lists.mark[:top] == kernel.PENDING) & (lists.length[:top] != kernel.NIL))

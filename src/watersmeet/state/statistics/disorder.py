@@ -116,7 +116,7 @@ class RunningMaxima:
         over = np.flatnonzero(self._risen.values <= position)
         return int(over[-1]) if over.size else -1
 
-    def forget_before(self, position: int) -> None:
+    def drop_before(self, position: int) -> None:
         """Drop rises before a position; later calls of `at` and `behind` must not need them."""
         first = self._risen_by(position)
         if first > max(64, len(self) // 2):  # so that a rise is moved a few times at most
@@ -152,7 +152,7 @@ class RunningMaxima:
 
 def _rises(positions: Int64s, ranks: Int64s, risen: Int64s) -> pa.RecordBatch:
     columns = [pa.array(column.copy()) for column in (positions, ranks, risen)]
-    return pa.record_batch(columns, names=["position", "place", "risen"])
+    return pa.record_batch(columns, names=["position", "rank", "risen"])
 
 
 class SortedTail(DurablePart):
@@ -203,7 +203,7 @@ class SortedTail(DurablePart):
         """Ranks shown since the last time, or all that are kept."""
         fresh, self._fresh = self._fresh, []
         ranks = self._ranks.values.copy() if rewrite else np.concatenate([_NONE, *fresh])
-        return Change([pa.record_batch([pa.array(ranks)], names=["place"])], whole=rewrite)
+        return Change([pa.record_batch([pa.array(ranks)], names=["rank"])], whole=rewrite)
 
     def replay(self, rows: pa.RecordBatch) -> None:
         """Take up stored ranks; the metadata has the number of smaller ones."""

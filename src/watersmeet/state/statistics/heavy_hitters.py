@@ -12,7 +12,7 @@ from watersmeet.state.keys import Int64s
 
 Weights = npt.NDArray[np.float64]
 
-#: Keys remembered. One with more than a 33rd of all tuples is among them.
+#: Keys kept. One with more than a 33rd of all tuples is among them.
 CAPACITY = 32
 #: Tuples looked at in a batch: counting all would mean sorting them all.
 SAMPLE = 1024
@@ -39,7 +39,7 @@ class HotKeys:
 
     A key's weight is its number of tuples, less at most `error`, and ``error <= total / (CAPACITY + 1)``. Of a batch
     of more than `SAMPLE` rows that many are drawn, by a generator that begins with the number of tuples so far: the
-    same input gives the same counters, and no rhythm of the stream can hide in the drawing. Remembers 32 numbers.
+    same input gives the same counters, and no rhythm of the stream can hide in the drawing. Keeps 32 numbers.
     """
 
     def __init__(self) -> None:
