@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,8 @@ class ThetaScript:
     delays: tuple[int, ...]
     constraints: tuple[tuple[Constraint, ...], ...]
     batches: tuple[tuple[Elements, ...], ...]
+    idle_clock: tuple[int | None, ...] = (None, None)
+    clocks: tuple[int, ...] = ()  # timestamps of the batches, where a stream follows the clock
 
     def query(self) -> JoinQuery:
         specs = tuple(map(self.spec, (0, 1)))
@@ -122,7 +125,7 @@ class ThetaScript:
         name, compared = NAMES[i], COMPARED[i]
         fields = [(f"{name}_ts", pa.int64()), (compared, pa.int64()), (f"{name}_n", pa.int64()), ("uv"[i], pa.int64())]
         spec = StreamSpec(name, pa.schema(fields), f"{name}_ts", (), self.windows[i], self.delays[i])
-        return replace(spec, compared=compared, constraints=self.constraints[i])
+        return replace(spec, compared=compared, constraints=self.constraints[i], idle_clock=self.idle_clock[i])
 
     def batch(self, n: int, i: int) -> Batch:
         """The arrivals of stream i in batch n, as input of the engine."""
@@ -130,7 +133,10 @@ class ThetaScript:
         keyed = replace(spec, key=(COMPARED[i],), schema=pa.schema(list(spec.schema)[:3]), compared=None)
         batch = engine_batch(keyed, elements)
         columns = [*batch.rows.columns, pa.array([further(i, t) for t in elements.tuples], pa.int64())]
-        return replace(batch, rows=pa.record_batch(columns, schema=spec.schema))
+        return replace(batch, rows=pa.record_batch(columns, schema=spec.schema), clock=self.clock(n))
+
+    def clock(self, n: int) -> int | None:
+        return self.clocks[n] if self.clocks else None
 
 
 @st.composite
@@ -142,6 +148,7 @@ def theta_scripts(
     batches: int = 5,
     rows: int = 5,
     punctuated: bool = True,
+    clocked: bool = False,
 ) -> ThetaScript:
     """Any script, late tuples, violations and NULLs included."""
     windows = st.one_of(st.integers(0, 12).map(TimeWindow), st.just(TimeWindow(7, closed=False)), st.just(Unbounded()))
@@ -160,7 +167,7 @@ def theta_scripts(
             both.append(Elements(tuples, tuple(declared), ended))
         made.append(tuple(both))
     known: list[tuple[Constraint, ...]] = [(), (), (Ordered(),), (Ordered(2),)] if punctuated else [()]
-    return ThetaScript(
+    script = ThetaScript(
         draw(st.sampled_from(list(conditions))),
         draw(how if how is not None else st.sampled_from(["inner", "left", "semi", "anti"])),
         tuple(draw(windows) for _ in range(2)),
@@ -168,6 +175,11 @@ def theta_scripts(
         tuple(draw(st.sampled_from(known)) for _ in range(2)),
         tuple(made),
     )
+    if clocked:
+        behind = tuple(draw(st.sampled_from([None, 1, 4, 12])) for _ in range(2))
+        clocks = accumulate([draw(st.sampled_from([0, 1, 3, 9])) for _ in made])
+        script = replace(script, idle_clock=behind, clocks=tuple(clocks))
+    return script
 
 
 def _punctuations(base: int) -> st.SearchStrategy[Punctuation]:
@@ -191,7 +203,7 @@ class ThetaComparison:
 
     def step(self, shards: Sequence[RunningJoin[Any]], n: int) -> Outcome:
         """Run batch n in all shards, and compare."""
-        outcome, results = self.rules.step(self.script.batches[n]), []
+        outcome, results = self.rules.step(self.script.batches[n], self.script.clock(n)), []
         for join, batches in zip(shards, self._divided(n, len(shards)), strict=True):
             results += step(join, batches)
         wanted = [(*self.row(0, a), *self.row(1, b)) for a, b in outcome.pairs]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.joins.scripts import Comparison, Script, follow, scripts
+from lab.joins.scripts import Comparison, Script, asof_scripts, follow, scripts
+from lab.joins.theta_scripts import CONDITIONS, INDEXABLE, ThetaComparison, ThetaScript, started, theta_scripts
 from watersmeet.errors import WindowError
 from watersmeet.joins import plan
+from watersmeet.joins.asof_join import AsofJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.joins.reference.rules import Elements
+from watersmeet.model.asof import DIRECTIONS, AsOf
 from watersmeet.model.queries import HOW
-from watersmeet.model.windows import TimeWindow
+from watersmeet.model.windows import TimeWindow, Unbounded
 from watersmeet.state.durable import log
 
 some = settings(max_examples=max(20, settings().max_examples // 3))
@@ -55,6 +59,62 @@ def test_a_restart_between_batches_changes_nothing(script: Script, data: st.Data
         if data.draw(st.booleans(), label="restart"):
             join = PWJoin().start(script.query())
             log.rebuild(join, header, store)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@some
+@given(data=st.data())
+def test_as_of_answers_follow_the_clock(direction: str, data: st.DataObject) -> None:
+    follow(data.draw(asof_scripts(direction, clocked=True)))
+
+
+@some
+@given(script=asof_scripts(batches=7, rows=3, clocked=True), data=st.data())
+def test_a_restart_of_an_as_of_join_changes_nothing(script: Script, data: st.DataObject) -> None:
+    comparison, join = Comparison(script), AsofJoin().start(script.query())
+    store, header = log.MemoryStore(), log.begin(script.query())
+    for n in range(len(script.batches)):
+        comparison.step(join, n)
+        header = log.commit(join, header, store)
+        if data.draw(st.booleans(), label="restart"):
+            join = AsofJoin().start(script.query())
+            log.rebuild(join, header, store)
+
+
+@pytest.mark.parametrize(("algorithm", "conditions"), [("theta", CONDITIONS), ("band", INDEXABLE)])
+@some
+@given(data=st.data())
+def test_joins_without_equality_follow_the_clock_in_all_shards(
+    algorithm: str, conditions: list[Any], data: st.DataObject
+) -> None:
+    script: ThetaScript = data.draw(theta_scripts(conditions, clocked=True))
+    shards = data.draw(st.integers(1, 4))
+    joins = [started(script, algorithm, shard, shards) for shard in range(shards)]
+    stores, headers = [log.MemoryStore() for _ in joins], [log.begin(script.query()) for _ in joins]
+    comparison = ThetaComparison(script)
+    for n in range(len(script.batches)):
+        outcome = comparison.step(joins, n)
+        headers = [log.commit(*both) for both in zip(joins, headers, stores, strict=True)]
+        if data.draw(st.booleans(), label="restart"):
+            joins = [started(script, algorithm, shard, shards) for shard in range(shards)]
+            for join, header, store in zip(joins, headers, stores, strict=True):
+                log.rebuild(join, header, store)
+            comparison.check_state(joins, outcome)
+
+
+def test_an_answer_comes_when_the_clock_has_passed_its_row() -> None:
+    asks, tells = Elements((Tuple(100, (1,), 0),)), Elements((Tuple(99, (1,), 0),))
+    batches = ((asks, tells), *[(QUIET, QUIET)] * 3)
+    windows = (Unbounded(), Unbounded())
+    about = {"idle_clock": (None, 10), "clocks": (100, 109, 110, 111), "asof": AsOf()}
+    script = Script("int64", "left", windows, (0, 0), ((), ()), batches, **about)
+    join, out, watermarks = AsofJoin().start(script.query()), [], []
+    for n in range(4):
+        out.append(sum(t.num_rows for t in join.step([script.batch(n, i) for i in (0, 1)])))
+        watermarks.append(join.watermarks[1])
+        join.arrivals = []
+    assert watermarks == [99, 99, 100, 101], "silent since 100: the clock of 110 less 10"
+    assert out == [0, 0, 0, 1], "at 110 a later version of the same instant may still come"
 
 
 def test_an_unmatched_row_leaves_when_the_clock_has_passed_its_window() -> None:
