@@ -22,7 +22,7 @@ Messages name the argument, the rule, the reason, and end in a hint.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -135,5 +135,16 @@ def suggestion(name: str, known: Sequence[str], have: str) -> str:
     >>> suggestion("prise", ["price", "item"], "it has")
     'did you mean `price`?'
     """
-    near = nearest(name, known)
-    return f"did you mean `{near}`?" if near else f"{have} {', '.join(known)}."
+    return did_you_mean(name, known) or f"{have} {', '.join(known)}."
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], written: Callable[[str], object] = "`{}`".format, cutoff: float = 0.6
+) -> str | None:
+    """The question that suggests the nearest known name, as it is `written`; None if none is similar.
+
+    >>> did_you_mean("al", ["all", "probe"], '"{}"'.format)
+    'did you mean "all"?'
+    """
+    near = nearest(name, known, cutoff)
+    return f"did you mean {written(near)}?" if near else None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from watersmeet.cli.failures import MissingError
-from watersmeet.errors import QueryError, nearest
+from watersmeet.errors import QueryError, did_you_mean
 
 _MAIN = 'if __name__ == "__main__"'
 
@@ -47,10 +47,8 @@ def start(package: str, name: str | None, arguments: Sequence[str]) -> int:
     checkout = find()
     known = programs(checkout, package)
     if name is not None and name not in known:
-        near = nearest(name, known)
         listed = f"they are {', '.join(known)}." if known else f"this checkout has no {package}."
-        hint = f"did you mean `{near}`?" if near else listed
-        raise QueryError(f"there is no `{name}` in {package}.", hint=hint)
+        raise QueryError(f"there is no `{name}` in {package}.", hint=did_you_mean(name, known) or listed)
     path = os.pathsep.join(filter(None, (str(checkout), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     module = package if name is None else f"{package}.{name}"

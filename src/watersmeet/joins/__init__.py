@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.errors import QueryError, nearest
+from watersmeet.errors import QueryError, did_you_mean
 from watersmeet.joins.algorithm import Algorithm, Join, Operator, from_json
 from watersmeet.joins.asof_join import AsofJoin
 from watersmeet.joins.band import BandJoin
@@ -74,13 +74,15 @@ REGISTRY: dict[str, type[Algorithm[Any]]] = {
 def named(name: str, **options: Any) -> Algorithm[Any]:
     """The algorithm of a name, with its options. `hash` with `buckets` is the windowed hash join."""
     if name not in REGISTRY:
-        raise QueryError(f'`algorithm` is "{name}"; known are {", ".join(REGISTRY)}.', hint=_near(name, REGISTRY))
+        raise QueryError(
+            f'`algorithm` is "{name}"; known are {", ".join(REGISTRY)}.', hint=did_you_mean(name, REGISTRY)
+        )
     kind = REGISTRY["windowed_hash" if name == "hash" and options else name]
     known = [f.name for f in kind.option_fields()]
     for option in options:
         if option not in known:
             takes = f"takes {', '.join(known)}" if known else "takes no options"
-            raise QueryError(f'`{option}` is no option of "{name}"; it {takes}.', hint=_near(option, known))
+            raise QueryError(f'`{option}` is no option of "{name}"; it {takes}.', hint=did_you_mean(option, known))
     if kind is WindowedHashJoin and "buckets" not in options:
         raise QueryError(
             f'"{name}" needs `buckets` here; what {", ".join(options) or "it"} is about are buckets.',
@@ -97,8 +99,3 @@ def plan(query: JoinQuery, algorithm: str, **options: Any) -> Join[Any]:
 def stored(description: dict[str, Any]) -> Algorithm[Any]:
     """The algorithm that `Algorithm.describe` described."""
     return REGISTRY[description["name"]](**{name: from_json(v) for name, v in description["options"].items()})
-
-
-def _near(name: str, known: Any) -> str | None:
-    near = nearest(name, known)
-    return f"did you mean `{near}`?" if near else None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from watersmeet.errors import PipelineError, QueryError, nearest
+from watersmeet.errors import PipelineError, QueryError, did_you_mean
 from watersmeet.model.durations import parse
 from watersmeet.model.queries import join_kind
 from watersmeet.model.windows import RowsWindow, TimeWindow, Window
@@ -35,8 +35,7 @@ def read(file: str | Path, environment: Mapping[str, str] = os.environ) -> Pipel
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         found = [p.name for p in file.parent.glob("*.toml")] if file.parent.is_dir() else []
-        meant = nearest(file.name, found)
-        hint = f"did you mean {file.parent / meant}?" if meant else "docs/pipelines.md has one to begin with."
+        hint = did_you_mean(file.name, found, file.parent.joinpath) or "docs/pipelines.md has one to begin with."
         raise PipelineError(f"{file} cannot be read: {error.strerror}.", hint=hint) from None
     except UnicodeDecodeError:
         raise PipelineError(f"{file} is not text in UTF-8.", hint="save it as UTF-8.") from None
@@ -109,8 +108,7 @@ def _first_paths(unset: Mapping[KeyPath, str]) -> dict[str, KeyPath]:
 
 
 def _unset(name: str, path: KeyPath, environment: Mapping[str, str]) -> Mistake:
-    meant = nearest(name, environment)
-    hint = f"did you mean ${{{meant}}}?" if meant else f"export {name}=… before the command."
+    hint = did_you_mean(name, environment, "${{{}}}".format) or f"export {name}=… before the command."
     return Mistake(path, f"the environment has no variable `{name}`.", hint, value=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from watersmeet.errors import nearest
+from watersmeet.errors import did_you_mean
 from watersmeet.pipelines.diagnostics import Mistake
 
 _FILES = (
@@ -66,7 +66,7 @@ def check(given: dict[str, Any]) -> Iterator[Mistake]:
             for option in table.get("options", {}):
                 if option.lower() in known or option.startswith("kafka."):
                     continue
-                meant = nearest(option.lower(), known, NEAR)
-                if meant:
+                near = did_you_mean(option.lower(), known, lambda name: f"`{known[name]}`", NEAR)  # noqa: B023 (called at once)
+                if near:
                     message = f"`{option}` is no option of {table['format']}; Spark would pass over it."
-                    yield Mistake((section, name, "options", option), message, f"did you mean `{known[meant]}`?")
+                    yield Mistake((section, name, "options", option), message, near)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from watersmeet.errors import WatersmeetError, nearest, suggestion
+from watersmeet.errors import WatersmeetError, did_you_mean, nearest, suggestion
 from watersmeet.joins import REGISTRY
 from watersmeet.model import durations, sizes
 from watersmeet.model.queries import HOW, SPARK_HOW, join_kind
@@ -40,8 +40,8 @@ def _duration(text: str) -> Complaint | None:
     except WatersmeetError:
         units = [f"{unit}s" for unit in durations.MICROS]
         wrong = [w for w in text.lower().split() if w.isalpha() and durations.unit_of(w) is None]
-        meant = nearest(wrong[0], units) if wrong else None
-        hint = f"did you mean `{meant}`?" if meant else f'write it like "10 seconds"; units are {", ".join(units)}.'
+        near = did_you_mean(wrong[0], units) if wrong else None
+        hint = near or f'write it like "10 seconds"; units are {", ".join(units)}.'
         return f'"{text}" is not a duration of fixed length.', hint
     return None
 
@@ -85,8 +85,7 @@ def _trigger(text: str) -> Complaint | None:
     wrong = None if text == AVAILABLE_NOW else _at_least(0, "time does not run backwards")(text)
     if wrong is None:
         return None
-    known = nearest(text, [AVAILABLE_NOW])
-    return wrong[0], f'did you mean "{AVAILABLE_NOW}"?' if known else f'a duration, or "{AVAILABLE_NOW}".'
+    return wrong[0], did_you_mean(text, [AVAILABLE_NOW], '"{}"'.format) or f'a duration, or "{AVAILABLE_NOW}".'
 
 
 def _how(text: str) -> Complaint | None:

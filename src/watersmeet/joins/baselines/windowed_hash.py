@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from watersmeet.errors import QueryError, nearest
+from watersmeet.errors import QueryError, did_you_mean
 from watersmeet.joins.algorithm import Algorithm, Traits
 from watersmeet.joins.baselines.tuple_at_a_time import INVALIDATION, RunningTupleAtATime
 from watersmeet.model.queries import JoinQuery
@@ -59,10 +59,10 @@ class WindowedHashJoin(Algorithm[RunningTupleAtATime]):
                 hint="take about as many as there are distinct keys in a window, or leave it out: one bucket per key.",
             )
         if self.invalidation not in INVALIDATION:
-            near = nearest(str(self.invalidation), INVALIDATION)
             raise QueryError(
                 f"`invalidation` is {self.invalidation!r}; the strategies are {', '.join(INVALIDATION)}.",
-                hint=f'did you mean "{near}"?' if near else '"probe_insert" is fast and keeps little.',
+                hint=did_you_mean(str(self.invalidation), INVALIDATION, '"{}"'.format)
+                or '"probe_insert" is fast and keeps little.',
             )
 
     def start(

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from watersmeet.errors import QueryError, nearest
+from watersmeet.errors import QueryError, did_you_mean
 from watersmeet.model.predicates import Predicate
 from watersmeet.model.queries import StreamSpec, columns_of
 from watersmeet.query.expressions import Expression, spark_text
@@ -103,10 +103,10 @@ def _refusal(error: PySparkException, names: Sequence[str]) -> QueryError:
     known = f"the columns are {', '.join(names)}."
     if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
         column = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
-        near = nearest(column, names)
+        near = did_you_mean(column, names)
         return QueryError(
             f"`where` names column `{column}`, which no stream has.",
-            hint=f"did you mean `{near}`? {known}" if near else known,
+            hint=f"{near} {known}" if near else known,
         )
     return QueryError(f"`where` is no condition over the columns of the join: {brief(error)}", hint=known)
 
