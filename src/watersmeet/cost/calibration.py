@@ -17,7 +17,7 @@ from watersmeet.cost.calibrate import fit
 from watersmeet.cost.machine import DEFAULT, Machine, families, save
 from watersmeet.cost.measured_parameters import LIST_BYTES
 from watersmeet.cost.work import Work
-from watersmeet.joins import plan
+from watersmeet.joins import REGISTRY, plan
 from watersmeet.joins.base import RunningJoin
 from watersmeet.model.batches import Batch
 from watersmeet.state.durable import log
@@ -40,7 +40,7 @@ class Load:
     @property
     def scans(self) -> bool:
         """Whether the tuples that it counts as probed are scanned."""
-        return self.algorithm in ("nested_loop", "windowed_hash") or self.options.get("index") == "scan"
+        return REGISTRY[self.algorithm].traits.family == "nested_loop" or self.options.get("index") == "scan"
 
     def samples(self) -> Iterator[Sample]:
         """Work and CPU seconds of each batch, the log included; without the first two, which load the kernels."""
@@ -66,8 +66,8 @@ def work_of(algorithm: str, join: RunningJoin[Any], batches: Sequence[Batch], *,
     punctuations = sum(b.punctuations.keys.num_rows for b in batches if b.punctuations is not None)
     counted = Work.counted(join.counters.as_dict(), scans=scans, punctuations=punctuations)
     each = ((LIST_BYTES + a.rows.nbytes / max(1, a.rows.num_rows)) * a.stored.size for a in join.arrivals)
-    n = len(batches)
-    return counted + Work(bytes=float(sum(each)), levels=float(n * (n - 1)) if algorithm == "general_lazy" else 0.0)
+    n, by_level = len(batches), REGISTRY[algorithm].traits.family == "general_lazy"
+    return counted + Work(bytes=float(sum(each)), levels=float(n * (n - 1)) if by_level else 0.0)
 
 
 def loads(quick: bool = False) -> dict[str, list[Load]]:

@@ -10,7 +10,6 @@ from watersmeet.cost.multiway import without
 from watersmeet.cost.parameters import PER_KEY, SCAN, Parameters
 from watersmeet.cost.work import Cost
 from watersmeet.joins import Algorithm, Join
-from watersmeet.joins.baselines.naive_multiway import NaiveMultiwayJoin
 from watersmeet.joins.baselines.nested_loop import NestedLoopJoin
 from watersmeet.joins.multiway_options import MultiwayJoin, Order, per_origin
 from watersmeet.joins.theta import ThetaJoin
@@ -26,7 +25,7 @@ def parameters_of(join: Join[Any], p: Parameters, order: Order | None = None) ->
         names = (s.name for s in join.query.streams)
         each = [name in index for name in names] if isinstance(index, tuple) else [index == "hash"] * n
         p = p.indexed([PER_KEY if indexed else SCAN for indexed in each])
-        in_place = isinstance(algorithm, NaiveMultiwayJoin)
+        in_place = algorithm.traits.one_order
         orders = per_origin(order or has("order", None), n, in_place=in_place)
         orders = orders if in_place else tuple(without(o, i) for i, o in enumerate(orders))
         p = replace(p, orders=orders, expiration=(has("expiration", None) or 0) / MICROSECONDS)

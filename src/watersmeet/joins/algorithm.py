@@ -37,6 +37,10 @@ class Traits:
     asof: bool = False  # computes as-of joins, and no others
     baseline: bool = False  # takes the tuples of a batch one by one: for experiments
     theta: bool = False  # whether it is for joins without equality, instead of joins on a key
+    index: str | None = "hash"  # how tuples of a window are found: "hash", "scan" or "sorted"; None: chosen by cost
+    bounded: bool = False  # whether its state is bounded without windows and punctuations
+    one_order: bool = False  # of a multi-way join: one order of the streams for all arrivals
+    on_request: str | None = None  # why the planner never takes it by itself
 
 
 class Algorithm(ABC, Generic[RunningT_co]):

@@ -55,7 +55,14 @@ class AsofJoin(Algorithm["RunningAsofJoin"]):
     """
 
     traits: ClassVar[Traits] = Traits(
-        "asof", family="hash", preference=0, how=("inner", "left"), windows=("none",), punctuations=True, asof=True
+        "asof",
+        family="hash",
+        preference=0,
+        how=("inner", "left"),
+        windows=("none",),
+        punctuations=True,
+        asof=True,
+        bounded=True,
     )
 
     def _start(self, query: JoinQuery, arrays: Arrays | None) -> RunningAsofJoin:

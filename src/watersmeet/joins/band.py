@@ -44,7 +44,9 @@ class BandJoin(Algorithm[RunningTheta]):
     {'name': 'band', 'options': {}}
     """
 
-    traits: ClassVar[Traits] = Traits("band", family="hash", preference=0, how=THETA_HOW, punctuations=True, theta=True)
+    traits: ClassVar[Traits] = Traits(
+        "band", family="hash", preference=0, how=THETA_HOW, punctuations=True, theta=True, index="sorted"
+    )
 
     def check(self, query: JoinQuery) -> None:
         Algorithm.check(self, query)  # `super()` fails in dataclasses with slots

@@ -65,6 +65,7 @@ class ThetaJoin(Algorithm[RunningJoin[ValueLists]]):
         windows=("time", "rows", "none"),
         punctuations=True,
         theta=True,
+        index="scan",
     )
 
     def check(self, query: JoinQuery) -> None:

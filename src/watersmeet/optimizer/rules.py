@@ -19,10 +19,6 @@ from watersmeet.optimizer.adaptive import format_orders
 from watersmeet.optimizer.order import OrderPlan, best_order, cpu
 from watersmeet.optimizer.plan import Alternative, JoinPlan, PlanRequest
 
-#: How the tuples of a window are found, where it is not by key.
-_KINDS = {"nested_loop": "scan", "theta": "scan", "band": "sorted"}
-WITHOUT_WINDOWS = 'it is for streams without windows, and chosen by window="auto"'
-
 
 def able(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
     """Which algorithms can run the query at all, and keep up with it in micro-batches."""
@@ -102,11 +98,11 @@ def order_streams(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
 
 
 def choose_expiry(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
-    """The buckets in which arrivals look for expired tuples; a choice of `windowed_hash` only.
+    """The buckets in which arrivals look for expired tuples, of an algorithm that has the option.
 
     The cheapest strategy with at most half as many stale tuples as live ones.
     """
-    if plan.algorithm != "windowed_hash":
+    if "invalidation" not in _options(plan.algorithm):
         return plan
     costs = {}
     for strategy in INVALIDATION:
@@ -134,9 +130,9 @@ def warn(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
     p = request.parameters
     for i, spec in enumerate(request.query.streams):
         closes = all(o.punctuation_rate for o in p.others(i))
-        # WO-Join evicts by the order of keys, an as-of join by later versions
-        grows = spec.name in request.unbounded and plan.algorithm not in ("wo_join", "asof")
-        if grows and (not closes or not REGISTRY[plan.algorithm].traits.punctuations):
+        traits = REGISTRY[plan.algorithm].traits
+        grows = spec.name in request.unbounded and not traits.bounded
+        if grows and (not closes or not traits.punctuations):
             others = " and ".join(o.name for o in p.others(i))
             why = f"{others} {'never closes keys' if len(p.streams) == 2 else 'do not all close keys'}"
             why = f"{plan.algorithm} ignores punctuations" if closes else why
@@ -160,10 +156,10 @@ def warn(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
 def _unable(name: str, request: PlanRequest) -> str | None:
     """Why an algorithm is not taken for a query, whatever it costs; None if it may be."""
     query, traits = request.query, REGISTRY[name].traits
-    if name == "band" and not indexable(query):
+    if traits.index == "sorted" and not indexable(query):
         return "no condition bounds a column of one stream by the other"
-    if name == "wo_join":
-        return WITHOUT_WINDOWS
+    if traits.on_request is not None:
+        return traits.on_request
     if len(query.streams) > traits.streams:
         return f"it joins two streams, not {len(query.streams)}"
     if "rows" not in traits.windows and any(isinstance(s.window, RowsWindow) for s in query.streams):
@@ -171,9 +167,8 @@ def _unable(name: str, request: PlanRequest) -> str | None:
     for window, what in ((Interval, "bounds between two streams"), (Tumbling, "joins within a piece of time")):
         if window.kind not in traits.windows and any(isinstance(s.window, window) for s in query.streams):
             return f"it does not know {what}"
-    known = [f.name for f in REGISTRY[name].option_fields()]
     for option in request.options:
-        if option not in known:
+        if option not in _options(name):
             return f"it has no option `{option}`"
     if (
         traits.streams > 2
@@ -192,11 +187,11 @@ def _unable(name: str, request: PlanRequest) -> str | None:
         return f"it does not use the punctuations of {' and '.join(request.punctuated)}"
     if request.unbounded and not traits.punctuations:
         return f"without a window it would keep {', '.join(request.unbounded)} for ever"
-    if name == "windowed_hash" and not request.one_by_one:
+    if "buckets" in _options(name) and not request.one_by_one:
         return "its number of buckets is for you to give"
     if traits.baseline and request.parameters.interval and not request.one_by_one:
         return "it takes tuples one by one, and here they come in batches"
-    if name == "general_lazy" and not request.parameters.interval:
+    if traits.family == "general_lazy" and not request.parameters.interval:
         return "it takes tuples by the batch, and here they come one by one"
     return None
 
@@ -204,17 +199,18 @@ def _unable(name: str, request: PlanRequest) -> str | None:
 def _cost(name: str, plan: JoinPlan, request: PlanRequest) -> Cost:
     indexes = _indexes_of(name, plan.indexes)
     p = _indexed(request.parameters, indexes)
-    if name == "windowed_hash":  # its buckets are given, or one for each key there is
+    if "buckets" in _options(name):  # they are given, or one for each key there is
         p = p.indexed([min(s.buckets, s.distinct) for s in request.parameters.streams])
     best = _best_order(name, indexes, request)
-    orders = (best.order,) * len(p.streams) if name == "naive_multiway" and best.order else best.orders
+    one_order = best.order if REGISTRY[name].traits.one_order else None
+    orders = (one_order,) * len(p.streams) if one_order else best.orders
     return COST_MODELS[name](replace(p, orders=orders))
 
 
 def _best_order(name: str, indexes: tuple[str, ...], request: PlanRequest) -> OrderPlan:
-    """The best order over these indexes; the naive join has one for all arrivals."""
+    """The best order over these indexes."""
     p = _indexed(request.parameters, indexes)
-    return _ordered(p, request.machine.of(name), name != "naive_multiway")
+    return _ordered(p, request.machine.of(name), not REGISTRY[name].traits.one_order)
 
 
 @lru_cache(maxsize=64)
@@ -224,8 +220,8 @@ def _ordered(p: Parameters, constants: Constants, per_origin: bool) -> OrderPlan
 
 
 def _priced(alternative: Alternative, plan: JoinPlan, request: PlanRequest) -> Alternative:
-    """The alternative with its cost, if its model applies. WO-Join's needs the scrambling, which is not measured."""
-    if alternative.algorithm == "wo_join":
+    """The alternative with its cost, if the planner could take it and its model applies."""
+    if REGISTRY[alternative.algorithm].traits.on_request is not None:
         return alternative
     try:
         cost = _cost(alternative.algorithm, plan, request)
@@ -235,10 +231,13 @@ def _priced(alternative: Alternative, plan: JoinPlan, request: PlanRequest) -> A
 
 
 def _indexes_of(name: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """The indexes of an algorithm: only `hybrid` has a choice."""
-    if name == "hybrid":
-        return chosen
-    return (_KINDS.get(name, "hash"),) * len(chosen)
+    """The indexes of an algorithm; those chosen, if it leaves the choice."""
+    index = REGISTRY[name].traits.index
+    return chosen if index is None else (index,) * len(chosen)
+
+
+def _options(name: str) -> list[str]:
+    return [option.name for option in REGISTRY[name].option_fields()]
 
 
 def _indexed(p: Parameters, kinds: tuple[str, ...]) -> Parameters:

@@ -13,8 +13,7 @@ from pyspark.sql.types import StructField
 
 from watersmeet.checkpoints.convert_rows import SplitKeys
 from watersmeet.errors import ColumnError
-from watersmeet.joins import AsofJoin, Join, plan
-from watersmeet.joins.wo_join.operator import WOJoin
+from watersmeet.joins import Join, plan
 from watersmeet.model.asof import AsOf
 from watersmeet.model.durations import Duration
 from watersmeet.model.grouping import Bucket
@@ -167,6 +166,12 @@ class Joined(NoDataFrame):
         return (*before, (self.query, self.ids))
 
     @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Names of the algorithms of the joins before it, and of its own."""
+        before = (name for s in self.streams if s.upstream is not None for name in s.upstream.algorithms)
+        return (*before, self.operator.name)
+
+    @property
     def ended(self) -> bool:
         """Whether no batch follows the next one: of static inputs, or at the end of a run."""
         return not self.streaming or any(s.ends for s in self.streams)
@@ -284,8 +289,7 @@ def one_operator(
     statistics = assumed_statistics(query, streams)
     algorithm = request.algorithm if planner.forced else planner.best(statistics).algorithm
     operator = plan(query, algorithm, **options)
-    bounded = isinstance(operator.algorithm, WOJoin | AsofJoin)
-    if not request.allow_unbounded and not bounded:
+    if not request.allow_unbounded and not operator.algorithm.traits.bounded:
         refuse_unbounded(query, streams, algorithm, uses_punctuations=operator.algorithm.uses_punctuations)
     about: dict[str, Any] = {"planner": planner, "plan": planner.of(operator, statistics)}
     hidden = () if parts is None else (parts.column,)

@@ -46,6 +46,7 @@ class HybridJoin(MultiwayJoin[RunningMultiway]):
         windows=("time", "rows", "none"),
         punctuations=True,
         baseline=True,
+        index=None,
     )
 
     def __post_init__(self) -> None:

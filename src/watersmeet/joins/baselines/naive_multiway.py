@@ -44,6 +44,7 @@ class NaiveMultiwayJoin(MultiwayJoin[RunningMultiway]):
         windows=("time", "rows", "none"),
         punctuations=True,
         baseline=True,
+        one_order=True,
     )
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ class NestedLoopJoin(Algorithm[RunningTupleAtATime]):
     Analytical and experimental evaluation of stream-based join, section 2 and equation 1.
     """
 
-    traits: ClassVar[Traits] = Traits("nested_loop", family="nested_loop", preference=8, baseline=True)
+    traits: ClassVar[Traits] = Traits("nested_loop", family="nested_loop", preference=8, baseline=True, index="scan")
 
     def start(
         self, query: JoinQuery, arrays: Arrays | None = None, *, sample_every: int | None = None

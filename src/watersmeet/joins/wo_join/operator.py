@@ -65,7 +65,14 @@ class WOJoin(Algorithm[RunningMultiway]):
     shed: bool = False
 
     traits: ClassVar[Traits] = Traits(
-        "wo_join", family="general_lazy", preference=9, streams=MOST_STREAMS, windows=("none",), punctuations=True
+        "wo_join",
+        family="general_lazy",
+        preference=9,
+        streams=MOST_STREAMS,
+        windows=("none",),
+        punctuations=True,
+        bounded=True,
+        on_request='it is for streams without windows, and chosen by window="auto"',
     )
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.cost.parameters import Order, Parameters
-from watersmeet.joins.baselines.naive_multiway import NaiveMultiwayJoin
 from watersmeet.joins.multiway_options import per_origin
 from watersmeet.optimizer.adaptive import format_orders
 from watersmeet.optimizer.plan import JoinPlan
@@ -24,8 +23,7 @@ def order_facts(joined: Joined, plan: JoinPlan) -> dict[str, Any]:
     adaptive = joined.streaming and is_adaptive(joined.operator)
     given = getattr(joined.operator.algorithm, "order", None)
     fixed = "as given" if given is not None else "as the streams are given"
-    in_place = isinstance(joined.operator.algorithm, NaiveMultiwayJoin)
-    orders = per_origin(given, len(names), in_place=in_place)
+    orders = per_origin(given, len(names), in_place=joined.operator.algorithm.traits.one_order)
     facts: dict[str, Any] = {
         "chosen": "by statistics" if adaptive else "fixed",
         "orders": [[names[i] for i in order] for order in orders],

@@ -14,7 +14,6 @@ from watersmeet.cost.options import parameters_of
 from watersmeet.cost.parameters import Statistics
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.joins import Join
-from watersmeet.joins.baselines.naive_multiway import NaiveMultiwayJoin
 from watersmeet.joins.multiway_options import MultiwayJoin, per_origin
 from watersmeet.joins.wo_join.operator import EQUATIONS
 from watersmeet.model.queries import JoinQuery
@@ -72,9 +71,10 @@ class Planner:
         adaptive = self.streaming and is_adaptive(operator)
         q = parameters_of(operator, p, plan.orders if adaptive else None)
         cost, constants = COST_MODELS[plan.algorithm](q), here().of(plan.algorithm)
+        index = operator.algorithm.traits.index
         return replace(
             plan,
-            indexes=tuple("sorted" if plan.algorithm == "band" else "hash" if s.indexed else "scan" for s in q.streams),
+            indexes=tuple(index if index == "sorted" else "hash" if s.indexed else "scan" for s in q.streams),
             tuples=cost.tuples,
             bytes=cost.bytes,
             results=cost.work.results,
@@ -90,8 +90,8 @@ def _order(operator: Join[Any], statistics: PlanStatistics, *, adaptive: bool) -
         return None
     if adaptive:
         return best_order(p)
-    given, in_place = getattr(operator.algorithm, "order", None), isinstance(operator.algorithm, NaiveMultiwayJoin)
-    orders = per_origin(given, len(p.streams), in_place=in_place)
+    given = getattr(operator.algorithm, "order", None)
+    orders = per_origin(given, len(p.streams), in_place=operator.algorithm.traits.one_order)
     cost = cost_of(p, [without(order, i) for i, order in enumerate(orders)])
     return OrderPlan(orders, cost, None, None, None, exhaustive=False)
 

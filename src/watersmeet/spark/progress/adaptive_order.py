@@ -12,7 +12,6 @@ from typing import Any
 from watersmeet.cost.parameters import Parameters
 from watersmeet.joins import Join
 from watersmeet.joins.base import RunningJoin
-from watersmeet.joins.baselines.naive_multiway import NaiveMultiwayJoin
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.multiway_options import MultiwayJoin
 from watersmeet.optimizer.adaptive import Adaptive
@@ -27,7 +26,7 @@ def is_adaptive(join: Join[Any]) -> bool:
     The naive join keeps the order that it is given: it is the baseline.
     """
     algorithm = join.algorithm
-    if not isinstance(algorithm, MultiwayJoin) or isinstance(algorithm, NaiveMultiwayJoin):
+    if not isinstance(algorithm, MultiwayJoin) or algorithm.traits.one_order:
         return False
     return len(join.query.streams) > 2 and algorithm.order is None
 
