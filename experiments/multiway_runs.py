@@ -14,8 +14,8 @@ from watersmeet.cost import multiway
 from watersmeet.cost.multiway import one_order
 from watersmeet.cost.parameters import PER_KEY, SCAN, Order, Parameters, Statistics
 from watersmeet.joins import plan
-from watersmeet.joins.baselines.multiway_loops import Loops
 from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.multiway_loops import Loops
 from watersmeet.workload.arrivals import micros
 from watersmeet.workload.several import Several
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from watersmeet.joins import multiway
 from watersmeet.joins.algorithm import MOST_STREAMS, Traits
-from watersmeet.joins.baselines.multiway_loops import Loops
 from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.multiway_loops import Loops
 from watersmeet.joins.multiway_options import MultiwayJoin, check_index, interval
 from watersmeet.kernels import multiway as kernel
 from watersmeet.kernels import value_lists as lists

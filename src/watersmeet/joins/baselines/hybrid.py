@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from watersmeet.errors import QueryError
 from watersmeet.joins.algorithm import MOST_STREAMS, Traits
-from watersmeet.joins.baselines.multiway_loops import Loops
 from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.multiway_loops import Loops
 from watersmeet.joins.multiway_options import MultiwayJoin, interval
 from watersmeet.model.durations import Duration
 from watersmeet.model.queries import JoinQuery

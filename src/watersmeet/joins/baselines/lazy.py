@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from watersmeet.joins.algorithm import MOST_STREAMS, Traits
-from watersmeet.joins.baselines.multiway_loops import Loops
 from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.joins.multiway_loops import Loops
 from watersmeet.joins.multiway_options import MultiwayJoin, check_index, interval
 from watersmeet.model.durations import Duration
 from watersmeet.model.queries import JoinQuery

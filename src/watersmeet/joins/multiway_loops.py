@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from watersmeet.joins import multiway
 from watersmeet.joins.multiway import RunningMultiway
+from watersmeet.kernels import multiway_loops as kernel
 from watersmeet.kernels import value_lists as lists
-from watersmeet.kernels.baselines import multiway_loops as kernel
 from watersmeet.model.windows import RowsWindow
 from watersmeet.state.keys import Int64s
 from watersmeet.state.row_windows import RowWindowState
