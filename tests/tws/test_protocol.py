@@ -3,21 +3,8 @@
 A *store* holds the durable state of one shard; what a task writes to it is seen once the batch commits, and never if it
 does not. A *cache* belongs to one machine and holds working states in folders, each under the random token of the
 durable state that it equals. Tasks may be tried several times, at once, on any machine, with their input cut and
-ordered in another way each time, and may end at any moment. Whatever happens:
-
-1. **Results.** The results and late rows of the attempts that commit are those of the definition, each once.
-2. **State.** After a commit the stores hold exactly the tuples that may still match, and all shards the same progress.
-3. **Header.** The segments in a store are those that its header lists, with the sizes and checksums it lists; an id is
-   never used twice along a chain of committed headers.
-4. **Cache.** A folder that is kept under a token holds the state that a rebuilding from the store would give at that
-   token: the same progress, tuples, segments and counts of living rows, and no file besides. This is so for tokens
-   of attempts that did not commit, and for queries that share the cache, too.
-5. **Ownership.** A kept folder never changes; who wants to change it takes it first, and one only can. An attempt that
-   fails leaves no folder. One that is killed leaves a folder that nobody takes and that tidying removes.
-6. **Reading.** With the header's own state in the cache no segment is read; with one of the remembered versions, and no
-   compaction since, only segments added since; otherwise each listed segment once.
-7. **Refusal.** A header or segment that is lost or changed is refused by name when it is read, and nothing is written.
-8. **Replaceability.** A cache that lost folders, or files of a folder, costs a rebuilding and nothing else.
+ordered in another way each time, and may end at any moment. Whatever happens, the eight invariants
+that ARCHITECTURE.md lists under "The state protocol" hold.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The common part of running joins of several streams: admission, the horizon, eviction, the durable form."""
+"""The common part of running joins of several streams: admission, the horizon, eviction, the durable form.
+
+A join of n streams keeps n states and nothing between them. A combination is a result iff its newest tuple is not newer
+than the least limit of its tuples; so time and row windows mix, and the order of the streams may change between two
+batches. The axis says where a tuple stands: at its event time or, in WO-Join, at the rank of its key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The state of one stream: lists that find a tuple, segments that hold its row."""
+"""The state of one stream: lists that find a tuple, segments that hold its row.
+
+::
+
+    time list    oldest ⇄ ───────────── all tuples by (time, arrival) ───────────── ⇄ newest
+    value lists  table ─► node(key) ─► oldest ⇄ … ⇄ newest    tuples of one key, in the same order
+    segments     slot ─► (segment, row): the tuple's columns, in Arrow
+
+Both lists have one order, so the head of the time list is also the head of its value list: expiry unlinks it from both
+in O(1). Insertion looks only at newer tuples (the disorder), a probe only at tuples of its key from the newest down to
+the window's edge. No operation scans the state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The axis of the window-oblivious join: tuples stand at the ranks of their keys, and disorder bounds what is kept."""
+"""The axis of the window-oblivious join: tuples stand at the ranks of their keys, and disorder bounds what is kept.
+
+The order of a whole stream is measured where rows are packed and travels to all shards, as watermarks do.
+"""
 
 from __future__ import annotations
 
