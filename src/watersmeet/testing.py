@@ -30,6 +30,7 @@ from watersmeet.spark.group_by import Grouped
 from watersmeet.spark.joined import Joined
 from watersmeet.spark.progress.counters import counters
 from watersmeet.spark.runtime.spark_versions import arrow_schema
+from watersmeet.spark.session import bounded_run
 
 __all__ = ["Clock", "Feed", "Outcome", "QueryOutput", "check", "feed", "run"]
 
@@ -124,7 +125,10 @@ class QueryOutput:
 
 
 def run(df: DataFrame, checkpoint: str | Path) -> QueryOutput:
-    """Process all available input of a streaming DataFrame, and stop. The next run with the checkpoint is a restart."""
+    """Process all available input of a streaming DataFrame, and stop. The next run with the checkpoint is a restart.
+
+    As in `wm.write`, no batches without rows are run: those for an `idle_clock` would never end.
+    """
     output = QueryOutput()
     if is_remote():
         return _run_remotely(df, checkpoint, output)
@@ -144,7 +148,9 @@ def _run_remotely(df: DataFrame, checkpoint: str | Path, output: QueryOutput) ->
 
 def _finished(df: DataFrame, each: Callable[[DataFrame, int], Any], checkpoint: str | Path) -> StreamingQuery:
     writer = df.writeStream.foreachBatch(each).option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(availableNow=True).start()
+    trigger = {"availableNow": True}
+    with bounded_run(df.sparkSession, trigger):
+        query = writer.trigger(**trigger).start()
     query.awaitTermination()
     return query
 
@@ -160,7 +166,8 @@ class Outcome:
     """What a join gave in `check`: rows as dictionaries.
 
     `results` came out of the streams, and `pending` is the part of the batch answer that has not come out yet:
-    unmatched rows and groups that are still in the state. `state` are the rows held of each stream at the end.
+    unmatched rows, rows that wait for their nearest one, and groups that are still in the state. `state` are the rows
+    held of each stream at the end.
     """
 
     results: list[dict[str, Any]]
@@ -173,8 +180,9 @@ def check(define: Callable[..., Joined | Grouped], *feeds: Feed) -> Outcome:
 
     `define` makes the join (or final groups) of DataFrames, one for each feed, in this order. It is called with
     streaming DataFrames and with static ones. Every result must be in the batch answer, as often as it came; what the
-    batch answer has beyond that must be in the state: an unmatched row or a group that is not final yet. Rows that come
-    late, or that violate a punctuation, have no place in a batch, so a run with such rows is refused.
+    batch answer has beyond that must be in the state: an unmatched row, a row of an as-of join or a group that is not
+    final yet. Rows that come late, or that violate a punctuation, have no place in a batch, so a run with such rows is
+    refused. The clock of an `idle_clock` does not run.
     """
     with tempfile.TemporaryDirectory(prefix="watersmeet-check-") as folder:
         copies = [Feed(f.spark, Path(folder, str(i)), f.schema) for i, f in enumerate(feeds)]
@@ -192,7 +200,7 @@ def check(define: Callable[..., Joined | Grouped], *feeds: Feed) -> Outcome:
     _refuse_rows(out)
     results = [{name: row[name] for name in joined.names} for row in out if row["kind"] == "result"]
     answer = _in_utc(define(*(f.static() for f in feeds)).df.toArrow()).to_pylist()
-    return Outcome(results, _pending(results, answer, _expected(joined, held)), held)
+    return Outcome(results, _pending(results, answer, *_expected(joined, held)), held)
 
 
 def _refuse_updates(joined: Joined | Grouped) -> None:
@@ -215,26 +223,43 @@ def _refuse_rows(out: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def _expected(joined: Joined | Grouped, held: dict[str, list[dict[str, Any]]]) -> Counter[str]:
-    """Results that rows in the state may still become: groups, and unmatched rows, with NULL for other streams."""
+def _expected(joined: Joined | Grouped, held: dict[str, list[dict[str, Any]]]) -> tuple[Counter[str], Sequence[str]]:
+    """Results that rows in the state may still become, by these columns.
+
+    They are groups, unmatched rows with NULL for other streams, and rows of an as-of join, whatever their nearest row.
+    """
+    names = joined.names
     if isinstance(joined, Grouped):
-        return Counter(_text({name: row[name] for name in joined.names}) for row in held.get("groups", ()))
+        return Counter(_text(_columns(row, names)) for row in held.get("groups", ())), names
     query = joined.query
     out: Counter[str] = Counter()
+    if query.asof is not None:
+        left = query.streams[0]
+        names = [name for name in names if name in left.schema.names]
+        return Counter(_text(_columns(row, names)) for row in held.get(left.name, ())), names
     for i in query.preserved:
         spec = query.streams[i]
         called = dict(zip(spec.key, query.streams[0].key, strict=True))
         for row in held.get(spec.name, ()):
             own = {called.get(name, name): row[name] for name in spec.schema.names}
-            out[_text({name: own.get(name) for name in joined.names})] += 1
-    return out
+            out[_text({name: own.get(name) for name in names})] += 1
+    return out, names
+
+
+def _columns(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
 def _pending(
-    results: Sequence[dict[str, Any]], answer: Sequence[dict[str, Any]], expected: Counter[str]
+    results: Sequence[dict[str, Any]], answer: Sequence[dict[str, Any]], expected: Counter[str], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     found, wanted = Counter(map(_text, results)), Counter(map(_text, answer))
-    missing = wanted - found
+    left_over, out = wanted - found, []
+    for row in answer:
+        if left_over[_text(row)] > 0:
+            left_over[_text(row)] -= 1
+            out.append(row)
+    missing = Counter(_text(_columns(row, names)) for row in out)
     for what, rows in (("not in the batch answer", found - wanted), ("missing", missing - expected)):
         if rows:
             shown = "\n".join(f"  {row}" for row in sorted(rows.elements())[:5])
@@ -243,11 +268,6 @@ def _pending(
                 "wait for time to pass: add a last batch to every stream with later times (Clock.move) and keys of "
                 "its own."
             )
-    out = []
-    for row in answer:
-        if missing[_text(row)] > 0:
-            missing[_text(row)] -= 1
-            out.append(row)
     return out
 
 

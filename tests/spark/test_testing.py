@@ -67,3 +67,45 @@ def test_late_rows_have_no_place_in_a_batch(spark: SparkSession, tmp_path: Path)
 
     with pytest.raises(QueryError, match=r"(?s)`check` compares final groups.*Hint: use emit=\"final\""):
         testing.check(groups, auctions, bids)
+
+
+def test_a_run_ends_with_a_clock(feeds: tuple[testing.Feed, testing.Feed], tmp_path: Path) -> None:
+    def clocked(auctions: DataFrame, bids: DataFrame) -> wm.Joined:
+        a = wm.stream(auctions, time="opened_at", window="10 seconds", idle_clock="1 second", name="auctions")
+        b = wm.stream(bids, time="bid_at", window="10 seconds", name="bids")
+        return wm.join(a, b, on="item_id", how="left")
+
+    output = testing.run(clocked(*(f.stream() for f in feeds)).df, tmp_path / "checkpoint")
+    assert len(output.tables) == 2, "no batches run for the clock"
+    assert [row["title"] for row in testing.check(clocked, *feeds).pending] == ["clock"]
+
+
+def asof(auctions: DataFrame, bids: DataFrame, how: str = "left") -> wm.Joined:
+    a, b = wm.stream(auctions, time="opened_at", name="auctions"), wm.stream(bids, time="bid_at", name="bids")
+    return wm.join_asof(b, a, on="item_id", how=how)
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_rows_that_wait_for_their_nearest_one_are_pending(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """The bid of the last batch has an answer by then, and waits for a nearer one."""
+    clock = testing.Clock("2026-05-01T10:00")
+    auctions = testing.feed(
+        spark, AUCTIONS, [[(1, clock.now, "a")], [(1, clock.at("10 seconds"), "b")]], tmp_path / "a"
+    )
+    bids = testing.feed(
+        spark, BIDS, [[(1, clock.at("5 seconds"), 1.0)], [(1, clock.at("15 seconds"), 2.0)]], tmp_path / "b"
+    )
+    found = testing.check(lambda a, b: asof(a, b, how), auctions, bids)
+    assert [(row["price"], row["title"]) for row in found.results] == [(1.0, "a")]
+    assert [(row["price"], row["title"]) for row in found.pending] == [(2.0, "b")]
+    assert [row["price"] for row in found.state["bids"]] == [2.0]
+
+
+def test_rows_of_an_as_of_join_that_are_not_in_the_state_are_missing(
+    feeds: tuple[testing.Feed, testing.Feed],
+) -> None:
+    def fewer(auctions: DataFrame, bids: DataFrame) -> wm.Joined:
+        return asof(auctions, bids.where("price < 14") if bids.isStreaming else bids)
+
+    with pytest.raises(AssertionError, match=r"^1 of 3 results are missing, e.g.\n .*'price': 14.0.*\nHint: a missing"):
+        testing.check(fewer, *feeds)
