@@ -296,9 +296,10 @@ def test_a_session_without_a_required_setting_is_refused(spark: SparkSession, se
     assert refusal(SettingError, lambda: wm.join(*streams, on="k")) == f"{text}\n{hint}"
 
 
-def test_the_state_store_of_a_vendor_is_accepted(spark: SparkSession) -> None:
+@pytest.mark.parametrize("name", ["com.vendor.streaming.state.RocksDBStateStoreProvider", "com.vendor.FastStateStore"])
+def test_the_state_store_of_a_vendor_is_accepted(spark: SparkSession, name: str) -> None:
     other = spark.newSession()
-    other.conf.set(PROVIDER, "com.vendor.streaming.state.RocksDBStateStoreProvider")
+    other.conf.set(PROVIDER, name)
     rate = other.readStream.format("rate").load()
     streams = (
         wm.stream(rate.selectExpr("value AS k", f"timestamp AS {n}_ts"), time=f"{n}_ts", window="1 hour") for n in "ab"

@@ -42,7 +42,7 @@ PROVIDER = f"{_STATE}.providerClass"
 REQUIRED = {
     PROVIDER: (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "the Python state operator runs on no other",
+        "the Python state operator runs on RocksDB alone (a vendor's own RocksDB provider is accepted as well)",
     ),
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": (
         "true",
