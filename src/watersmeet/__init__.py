@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.aggregates import max as max
     from watersmeet.spark.aggregates import min as min
     from watersmeet.spark.aggregates import sum as sum
+    from watersmeet.spark.checkpoints.bootstrap import bootstrap
     from watersmeet.spark.checkpoints.evolve_state import evolve_state
     from watersmeet.spark.checkpoints.rescale import rescale_state
     from watersmeet.spark.checkpoints.state_reader import State, read_state
@@ -65,6 +66,7 @@ __all__ = [
     "WOJoin",
     "WatersmeetError",
     "WindowedHashJoin",
+    "bootstrap",
     "bucket",
     "clustered",
     "collect_list",
@@ -126,6 +128,7 @@ _MODULES = {
     "session": "session",
     "State": "checkpoints.state_reader",
     "read_state": "checkpoints.state_reader",
+    "bootstrap": "checkpoints.bootstrap",
     "evolve_state": "checkpoints.evolve_state",
     "rescale_state": "checkpoints.rescale",
     "sql": "sql",

@@ -33,7 +33,7 @@ from watersmeet.spark.progress.counters import METRICS
 from watersmeet.spark.punctuations import PunctuationRule
 from watersmeet.spark.runtime import output_columns as operators
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, PUNCTUATION, RESULT, STATS
-from watersmeet.spark.streams import Stream, Upstream
+from watersmeet.spark.streams import Change, Stream, Upstream
 
 if TYPE_CHECKING:
     from watersmeet.spark.joined import Joined
@@ -60,16 +60,16 @@ def as_stream(joined: Joined, name: str | None, window: int | RowsWindow | None,
     now = F.greatest(*times) if len(times) > 1 else times[0]
     kept = [operators.quoted(c) for c in rows.columns if c != time]
     df = rows.select(*kept, F.when(F.col(KIND) == RESULT, now).alias(time))
-    again = partial(_ending, joined, name, window, time)
-    upstream = Upstream(query.streams[0].key, joined.ids, own, joined._operators, again)
+    again = partial(_again, joined, name, window, time)
+    upstream = Upstream(query.streams[0].key, joined.ids, own, joined._operators, joined.algorithms, again)
     hidden = (KIND, DETAIL, *joined.hidden)
     about: dict[str, Any] = {"hidden": hidden, "upstream": upstream, "ends": joined.streaming and joined.ended}
     return Stream(df, name or None, time, window, 0, _rules(joined), **about)
 
 
-def _ending(joined: Joined, name: str | None, window: int | RowsWindow | None, time: str) -> Stream:
-    assert joined.ending is not None, "made by `join`"
-    return as_stream(joined.ending(), name, window, time)
+def _again(joined: Joined, name: str | None, window: int | RowsWindow | None, time: str, change: Change) -> Stream:
+    assert joined.again is not None, "made by `join`"
+    return as_stream(joined.again(change), name, window, time)
 
 
 def _rules(joined: Joined) -> tuple[PunctuationRule, ...]:

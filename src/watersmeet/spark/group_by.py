@@ -27,7 +27,7 @@ from watersmeet.spark.runtime.group_blobs import GroupPacker, GroupProcessor
 from watersmeet.spark.runtime.packing import PACKED_DDL
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.session import limit_batches
-from watersmeet.spark.streams import OperatorSpec
+from watersmeet.spark.streams import Change, OperatorSpec
 
 if TYPE_CHECKING:
     from watersmeet.spark.joined import Joined
@@ -74,11 +74,11 @@ class Grouping(NoDataFrame):
         if joined.condition is not None:
             _refuse_by_key(query)
         query.refuse_endless(_closes(joined))
-        return Grouped(joined, query, partial(self._ending, emit, aggregates))
+        return Grouped(joined, query, partial(self._again, emit, aggregates))
 
-    def _ending(self, emit: str, aggregates: dict[str, Aggregate]) -> Grouped:
-        assert self.joined.ending is not None, "made by `join`"
-        return Grouping(self.joined.ending(), self.by).agg(emit=emit, **aggregates)
+    def _again(self, emit: str, aggregates: dict[str, Aggregate], change: Change) -> Grouped:
+        assert self.joined.again is not None, "made by `join`"
+        return Grouping(self.joined.again(change), self.by).agg(emit=emit, **aggregates)
 
 
 def grouping(joined: Joined, by: tuple[str | Bucket, ...]) -> Grouping:
@@ -114,9 +114,7 @@ class Grouped(NoDataFrame):
 
     joined: Joined
     query: GroupedQuery
-    ending: Callable[[], Grouped] | None = field(
-        default=None, repr=False, compare=False
-    )  # the same over ending streams
+    again: Callable[[Change], Grouped] | None = field(default=None, repr=False, compare=False)  # over changed streams
 
     def __repr__(self) -> str:
         by = self.query.group_by

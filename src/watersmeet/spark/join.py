@@ -16,7 +16,7 @@ from watersmeet.model.durations import Duration, Micros, bare
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.queries import join_kind
 from watersmeet.model.windows import RowsWindow, closed_ends
-from watersmeet.spark.joined import Joined, JoinRequest, one_operator, with_ending
+from watersmeet.spark.joined import Joined, JoinRequest, one_operator, repeatable
 from watersmeet.spark.planning import column_equalities, equalities, intervals, tumbling_windows, without_equality
 from watersmeet.spark.planning.arguments import require_bool, require_list, require_streams, require_text
 from watersmeet.spark.planning.conditions import Condition
@@ -168,7 +168,6 @@ def join(
     )
 
 
-@with_ending
 def join_with(
     streams: Sequence[Stream],
     options: dict[str, Any],
@@ -202,11 +201,20 @@ def join_with(
         join_kind(how), where, algorithm, on_violation, allow_unbounded, ends, shards, options, split_keys
     )
     request = replace(request, between=intervals.read(between, ends))
+    return _join_named(streams, None if on is None else column_equalities.as_text(on, streams), request, window)
+
+
+@repeatable
+def _join_named(
+    streams: Sequence[Stream], on: Any, request: JoinRequest, window: Duration | RowsWindow | None
+) -> Joined:
+    """The join of named streams; `on` has no Columns any more, which would be those of one DataFrame."""
     if on is None:
         return join_streams(streams, [], request, window)
-    columns, bucket = tumbling_windows.without_bucket(column_equalities.as_text(on, streams))
+    columns, bucket = tumbling_windows.without_bucket(on)
     if bucket is not None:
-        streams = tumbling_windows.bucketed(streams, bucket, tumbling_windows.given(window, between, algorithm))
+        bounded_by = tumbling_windows.given(window, request.between, request.algorithm)
+        streams = tumbling_windows.bucketed(streams, bucket, bounded_by)
     equal, null_safe = equalities.read(columns, {s.name: [f.name for f in s.columns] for s in streams})
     request = replace(request, null_safe=equalities.columns_of(streams[0].name, equal, null_safe))
     return join_streams(streams, equal, request, window)

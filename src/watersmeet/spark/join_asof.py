@@ -13,7 +13,7 @@ from watersmeet.model import durations
 from watersmeet.model.asof import AsOf
 from watersmeet.model.durations import Duration
 from watersmeet.model.queries import join_kind
-from watersmeet.spark.joined import Joined, JoinRequest, one_operator, with_ending
+from watersmeet.spark.joined import Joined, JoinRequest, one_operator, repeatable
 from watersmeet.spark.planning import column_equalities, equalities
 from watersmeet.spark.planning.arguments import require_bool, require_list, require_streams, require_text
 from watersmeet.spark.planning.columns import RESERVED, require
@@ -61,7 +61,6 @@ def join_asof(
     return _join_asof((left, right), on, direction, tolerance, allow_exact, how, order_by, shards)
 
 
-@with_ending
 def _join_asof(
     streams: Sequence[Stream],
     on: str | Column | Sequence[str | Column] | None,
@@ -93,8 +92,10 @@ def _join_asof(
     return join_asof_streams(streams, equal, request)
 
 
-def join_asof_streams(streams: tuple[Stream, ...], equal: Sequence[Equal], request: JoinRequest) -> Joined:
+@repeatable
+def join_asof_streams(streams: Sequence[Stream], equal: Sequence[Equal], request: JoinRequest) -> Joined:
     """The as-of join of two named streams on equal columns: the common path of `wm.join_asof` and `wm.sql`."""
+    streams = tuple(streams)
     if streams[0].name == streams[1].name:
         name = streams[0].name
         raise QueryError(f"two streams are called `{name}`; messages could not tell them apart.", hint="set `name`.")

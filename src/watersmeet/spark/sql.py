@@ -121,8 +121,8 @@ def sql(query: str, **streams: Stream) -> Joined | Grouped:
     first = parsed.inputs[0].name
     time = f"{first}.{by_name[first].time}"
     made = _above(_joined(query, parsed, plan, streams), query, parsed, plan, time)
-    ending: Any = lambda: sql(query, **{name: s.ending() for name, s in streams.items()})  # noqa: E731
-    return replace(made, ending=ending)
+    again: Any = lambda change: sql(query, **{name: s.again(change, name) for name, s in streams.items()})  # noqa: E731
+    return replace(made, again=again)
 
 
 def _joined(text: str, query: Query, plan: LoweredQuery, streams: dict[str, Stream]) -> Joined:

@@ -65,7 +65,17 @@ class Upstream:
     ids: tuple[int, ...]
     name: str = ""
     operators: tuple[OperatorSpec, ...] = ()
-    ending: Callable[[], Stream] | None = field(default=None, repr=False, compare=False)  # the same over ending streams
+    algorithms: tuple[str, ...] = ()  # of these operators
+    again: Callable[[Change], Stream] | None = field(default=None, repr=False, compare=False)  # over changed streams
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a stream was made of: its DataFrame, those of punctuations alone, and how it is made of others."""
+
+    df: DataFrame
+    punctuations: tuple[DataFrame, ...]
+    make: Callable[[DataFrame, Sequence[DataFrame]], Stream]
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,8 @@ class Stream(NoDataFrame):
     cautions: tuple[str, ...] = ()  # texts about punctuations that the operator does not use
     ends: bool = False  # whether nothing follows the next batch
     takes_part: str | None = None  # the column that is true for rows that are joined; others move the watermark only
+    until: int | None = None  # event time to which the next batch has all rows: it brings a heartbeat of it
+    origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def spec(self, key: tuple[str, ...], *, closed: bool, compared: str | None = None) -> StreamSpec:
         """The engine's specification of this stream, joined on `key`; without one, `compared` is what it closes."""
@@ -155,15 +167,24 @@ class Stream(NoDataFrame):
             return replace(self, window=window)
         return replace(self, window=window.length if isinstance(window, TimeWindow) else None)
 
-    def ending(self) -> Stream:
-        """The same stream when nothing follows its next batch."""
+    def again(self, change: Change, name: str) -> Stream:
+        """The stream as `change` makes it; of a stream of results, the streams that the join before it reads."""
         if self.upstream is None:
-            return replace(self, ends=True)
-        assert self.upstream.ending is not None, "made by `as_stream`"
-        return self.upstream.ending()
+            return change(name, self)
+        assert self.upstream.again is not None, "made by `as_stream`"
+        return self.upstream.again(change)
 
     def with_df(self, df: DataFrame) -> Stream:
         return replace(self, df=df)
+
+
+#: From a stream that a join was made of, and its name there, to the one that takes its place.
+Change = Callable[[str, Stream], Stream]
+
+
+def ends(name: str, s: Stream) -> Stream:
+    """The same stream when nothing follows its next batch: a `Change`."""
+    return replace(s, ends=True)
 
 
 def stream(
@@ -212,6 +233,7 @@ def stream(
     only ever shorten what the window would keep. `name` stands in messages, plans and the late output, and belongs to
     the query that a checkpoint is for; a stream without one is called by its number in the join: stream1, stream2, ….
     """
+    arguments = {key: value for key, value in locals().items() if key not in ("df", "punctuation")}
     require_dataframe(df)
     if name is not None:
         require_text(name, "name", "what the stream is called")
@@ -263,6 +285,8 @@ def stream(
         if isinstance(source, ColumnConstraint):
             require(df, source.column, "punctuation", called)
     rules = tuple(checked(s, df, time, called) for s in sources if isinstance(s, PunctuationRule))
+    apart = tuple(rule.df for rule in rules if rule.df is not None)
+    origin = Origin(df, apart, lambda other, others: stream(other, punctuation=_over(sources, others), **arguments))
     hidden: tuple[str, ...] = ()
     if filter is not None:
         df, rules = _filtered(df, filter, rules, called)
@@ -272,8 +296,18 @@ def stream(
             _check_heartbeat(rule, df, time, called)
     constraints = tuple(s for s in sources if isinstance(s, ColumnConstraint))
     made = Stream(df, name, time, parse_window(window), lag, rules, constraints, hidden, order_by=order_by)
-    made = replace(made, idle_after=patience, idle_clock=behind_clock, late_share=late_share)
+    made = replace(made, idle_after=patience, idle_clock=behind_clock, late_share=late_share, origin=origin)
     return made if filter is None else replace(made, takes_part=TAKES_PART)
+
+
+def _over(sources: Sequence[Punctuation], dfs: Sequence[DataFrame]) -> list[Punctuation]:
+    """The punctuations with these DataFrames in place of their own ones."""
+    given, out = iter(dfs), []
+    for s in sources:
+        if isinstance(s, PunctuationRule) and s.df is not None:
+            s = replace(s, df=next(given))
+        out.append(s)
+    return out
 
 
 def rows(n: int, per_key: bool = False) -> RowsWindow:

@@ -16,6 +16,7 @@ from watersmeet.model.durations import Duration
 from watersmeet.spark.checkpoints import result_folder as folders
 from watersmeet.spark.checkpoints.last_batch import last_batch_begun, plan_last_batch, refuse_begun, require_reach
 from watersmeet.spark.checkpoints.result_folder import Folder
+from watersmeet.spark.checkpoints.seed_results import deliver_seed
 from watersmeet.spark.checkpoints.state_reader import compare
 from watersmeet.spark.group_by import Grouped
 from watersmeet.spark.joined import Joined
@@ -25,6 +26,7 @@ from watersmeet.spark.runtime import output_columns as operators
 from watersmeet.spark.runtime.query_errors import with_own_errors
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, MALFORMED, PUNCTUATION, RESULT, VIOLATION
 from watersmeet.spark.session import bounded_run, default_file_manager
+from watersmeet.spark.streams import ends as ends_after
 
 #: A function of (rows, batch number), a folder for parquet files, or a table.
 Writer = Callable[[DataFrame, int], Any] | Folder | DeltaTable | IcebergTable
@@ -119,15 +121,18 @@ def start_writing(
         compare(spark, place, joined._operators)
     for folder in own:
         folder.check(spark, known)
-    if not ends:
+    if ends:
+        require_reach(spark, place)
+    else:
         refuse_begun(spark, place)
+    deliver_seed(spark, place, _splitting(sinks, joined.names, place))
+    if not ends:
         return _start(joined, dead_letters, sinks, place, pace)
-    require_reach(spark, place)
     if not last_batch_begun(spark, place):  # one that was interrupted may be in the sinks: only it is run again
         _start(joined, dead_letters, sinks, place, {"availableNow": True}).awaitTermination()
         plan_last_batch(spark, place)
-    assert joined.ending is not None, "made by `join`"
-    return _start(joined.ending(), dead_letters, sinks, place, {"once": True})
+    assert joined.again is not None, "made by `join`"
+    return _start(joined.again(ends_after), dead_letters, sinks, place, {"once": True})
 
 
 def _start(

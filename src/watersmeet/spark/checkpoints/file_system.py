@@ -156,6 +156,20 @@ def copy(source: FilePath, to: FilePath) -> None:
             copy(entry, to / entry.name)
 
 
+def moved_whole(source: FilePath, to: FilePath) -> bool:
+    """Give a folder its place in one step; False if that is not possible: object stores rename file by file."""
+    try:
+        if isinstance(to, HadoopPath):
+            if to.system.getScheme() != "hdfs":
+                return False
+            if to.exists():
+                to.system.delete(to.path, False)  # refuses one that is not empty
+        source.rename(to)
+    except (OSError, Py4JJavaError):
+        return False
+    return True
+
+
 def remove(folder: FilePath) -> None:
     """Remove a folder with all in it, if it is there."""
     if isinstance(folder, HadoopPath):

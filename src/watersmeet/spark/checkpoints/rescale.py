@@ -33,6 +33,7 @@ from watersmeet.spark.checkpoints import file_system as files
 from watersmeet.spark.checkpoints.checkpoint_folder import lack
 from watersmeet.spark.checkpoints.file_system import FilePath
 from watersmeet.spark.checkpoints.result_folder import location
+from watersmeet.spark.checkpoints.seed_results import SEED
 from watersmeet.spark.checkpoints.shard_contents import named
 from watersmeet.spark.checkpoints.state_reader import Operator, State, read_state
 from watersmeet.spark.planning.arguments import require_session
@@ -42,16 +43,17 @@ from watersmeet.state.durable.log import Store
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-#: Settings of the query that writes: whole snapshots, and few (large) rows at a time.
-_WRITING = {_CHANGELOGS: "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "8"}
+#: Settings of the queries that write: whole snapshots; and few (large) rows at a time.
+WHOLE_SNAPSHOTS = {_CHANGELOGS: "false"}
+_WRITING = {**WHOLE_SNAPSHOTS, "spark.sql.execution.arrow.maxRecordsPerBatch": "8"}
 _SEED = pa.schema([("shard", pa.int32()), ("id", pa.int64()), ("data", pa.binary())])
 _SEED_DDL = "shard int, id bigint, data binary"
 _HEADER = -1  # the id of a header among segments
 #: Files of the checkpoint that the new one takes over as they are.
-_TAKEN_OVER = ("metadata", "sources")
-#: The order in which parts of the new checkpoint get their place, where that is not one step: Spark refuses to start
-#: from offsets without commits, so a checkpoint that is not complete starts no query.
-_PARTS = ("offsets", "state", "sources", "commits", "metadata")
+_TAKEN_OVER = ("metadata", "sources", SEED)
+#: The order in which parts of the new checkpoint get their place, where that is not one step: Spark would run a batch
+#: again that is in `offsets` and not in `commits`, the first one of a checkpoint without the state.
+_PARTS = ("state", "sources", SEED, "commits", "offsets", "metadata")
 
 
 def rescale_state(spark: SparkSession, checkpoint: str | Path, new: str | Path, *, shards: int) -> State:
@@ -97,7 +99,9 @@ def scratch_beside(target: FilePath) -> Iterator[FilePath]:
 
 
 def publish(made: FilePath, target: FilePath) -> None:
-    """Give the parts of a complete checkpoint their place."""
+    """Give a complete checkpoint its place."""
+    if files.moved_whole(made, target):
+        return
     target.mkdir(exist_ok=True)
     for name in _PARTS:
         if (made / name).exists():
@@ -270,7 +274,7 @@ class _Rewriting:
         """Let Spark write the state of an operator; gives the unique ids of its files."""
         temporary = self.scratch / f"written-{operator.id}"
         spark = self.state.spark
-        with _settings(spark, _WRITING | {_PARTITIONS: str(self.new_state.partitions)}):
+        with changed_settings(spark, _WRITING | {_PARTITIONS: str(self.new_state.partitions)}):
             rows = spark.readStream.schema(_SEED_DDL).parquet(files.url(seed)).mapInArrow(_same, _SEED_DDL)
             written = rows.groupBy("shard").transformWithStateInPandas(
                 Seeding(), outputStructType="shard int", outputMode="Append", timeMode="None"
@@ -284,27 +288,10 @@ class _Rewriting:
                 raise named(error, f"the new state of operator {operator.id}") from error
             finally:
                 query.stop()
-        self._adopt(temporary / "state" / "0", operator.id, made)
+        adopt_state(temporary / "state" / "0", operator.id, made, self.target, self.log.committed + 1)
         commit = json.loads((temporary / "commits" / "0").read_text().splitlines()[-1])
         ids: list[Any] = commit["stateUniqueIds"]["0"]
         return ids
-
-    def _adopt(self, written: FilePath, id: int, made: FilePath) -> None:
-        """Make the state that a first batch has written that of operator `id` after the last batch.
-
-        A snapshot is complete: it needs no earlier version. Hadoop's checksums of local files depend on file names, so
-        they stay behind; without them Hadoop checks nothing. Spark's own checksums come along.
-        """
-        folder, version = made / "state" / str(id), self.log.committed + 1
-        _move_state(written, folder, version)
-        (described,) = (folder / "_metadata" / "v2").iterdir()
-        lines = described.read_text().split("\n")
-        metadata = json.loads(lines[1])
-        metadata["operatorInfo"]["operatorId"] = id
-        for store in metadata["stateStoreInfo"]:
-            names = [path.rpartition("/state/0/")[2] for path in store["stateSchemaFilePaths"]]
-            store["stateSchemaFilePaths"] = [files.url(self.target / "state" / str(id) / name) for name in names]
-        described.write_text("\n".join([lines[0], json.dumps(metadata, separators=(",", ":")), *lines[2:]]))
 
     def _copy_log(self, made: FilePath, unique_ids: dict[int, list[Any]]) -> None:
         """Offsets of the last batches with the new number of partitions; commits with the names of the new state."""
@@ -328,6 +315,25 @@ class _Rewriting:
                 commit["stateUniqueIds"] = {str(id): names for id, names in unique_ids.items()}
                 lines[1] = json.dumps(commit, separators=(",", ":"))
             (made / "commits" / str(number)).write_text("\n".join(lines))
+
+
+def adopt_state(written: FilePath, id: int, made: FilePath, target: FilePath, version: int) -> None:
+    """Make the state that a first batch has `written` that of operator `id` in the checkpoint `made`, as `version`.
+
+    A snapshot is complete: it needs no earlier version. Hadoop's checksums of local files depend on file names, so
+    they stay behind; without them Hadoop checks nothing. Spark's own checksums come along. The checkpoint's place will
+    be `target`, of which Spark stores absolute paths.
+    """
+    folder = made / "state" / str(id)
+    _move_state(written, folder, version)
+    (described,) = (folder / "_metadata" / "v2").iterdir()
+    lines = described.read_text().split("\n")
+    metadata = json.loads(lines[1])
+    metadata["operatorInfo"]["operatorId"] = id
+    for store in metadata["stateStoreInfo"]:
+        names = [path.rpartition(f"/state/{written.name}/")[2] for path in store["stateSchemaFilePaths"]]
+        store["stateSchemaFilePaths"] = [files.url(target / "state" / str(id) / name) for name in names]
+    described.write_text("\n".join([lines[0], json.dumps(metadata, separators=(",", ":")), *lines[2:]]))
 
 
 def _move_state(written: FilePath, folder: FilePath, version: int) -> None:
@@ -374,7 +380,7 @@ class Seeding(StatefulProcessor):
 
 
 @contextmanager
-def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+def changed_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     """Change settings of the session for a while; running queries keep theirs."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():

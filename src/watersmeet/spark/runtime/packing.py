@@ -159,7 +159,9 @@ class Packer:
         if not sent:
             yield self._blobs(no_rows(blob_schema(Blob.ROWS, self.spec, self.order_detail)), None)
         if self.beat is not None:
-            yield self._blobs(_batch([[self.beat], [False], [None]], blob_schema(Blob.BEATS, self.spec)), None, Blob.BEATS)
+            yield self._blobs(
+                _batch([[self.beat], [False], [None]], blob_schema(Blob.BEATS, self.spec)), None, Blob.BEATS
+            )
 
     def _rows(self, rows: pa.RecordBatch, before: int) -> Generator[pa.RecordBatch, None, int]:
         """Send rows; returns how many of the partition's tuples have a position by now.

@@ -1,0 +1,23 @@
+"""The results of a seed among itself, kept in the checkpoint until `wm.write` has delivered them as batch 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.spark.checkpoints.file_system import reached, url
+
+#: The folder in a checkpoint; in it, the rows and the mark that they are delivered.
+SEED = "seed"
+ROWS, DELIVERED = "rows", "delivered"
+
+
+def deliver_seed(spark: SparkSession, checkpoint: str, deliver: Callable[[DataFrame, int], Any]) -> None:
+    """Hand the results of a seed to `deliver` as batch 0, unless that was done. If it fails, the next run does it."""
+    folder = reached(spark, checkpoint)
+    if folder is None or not (folder / SEED / ROWS).is_dir() or (folder / SEED / DELIVERED).exists():
+        return
+    deliver(spark.read.parquet(url(folder / SEED / ROWS)), 0)
+    (folder / SEED / DELIVERED).write_text("")
