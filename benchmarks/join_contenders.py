@@ -210,13 +210,13 @@ def _count(case: Case) -> dict[str, Column]:
 
 
 def _add_up(case: Case) -> dict[str, Column]:
-    asked = sf.expr(f"unix_micros(a_ts) < {_end(case)}")
+    in_time = sf.expr(f"unix_micros(a_ts) < {_end(case)}")
     cents = sf.expr("CAST(round(b_v * 100) AS BIGINT)")
     return {
         "results": sf.count(sf.lit(1)),
-        "questions": sf.count(sf.when(asked, 1)),
-        "answers": sf.count(sf.when(asked, cents)),
-        "cents": sf.coalesce(sf.sum(sf.when(asked, cents)), sf.lit(0)),
+        "questions": sf.count(sf.when(in_time, 1)),
+        "answers": sf.count(sf.when(in_time, cents)),
+        "cents": sf.coalesce(sf.sum(sf.when(in_time, cents)), sf.lit(0)),
     }
 
 
@@ -237,8 +237,8 @@ def _pairs(case: Case, wide: int = 0, divisor: int = 1) -> Sums:
 
 def _nearest(case: Case) -> Sums:
     (a, a_times, _), (b, b_times, cents) = (_read(case, stream) for stream in "ab")
-    asked = a_times + START < _end(case)
-    a, a_times = a[asked], a_times[asked]
+    in_time = a_times + START < _end(case)
+    a, a_times = a[in_time], a_times[in_time]
     order = np.lexsort((cents, b_times, b))
     b, b_times, cents = b[order], b_times[order], cents[order]
     at = np.searchsorted(b * MAX_TIME + b_times, a * MAX_TIME + a_times, side="right") - 1

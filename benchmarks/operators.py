@@ -99,7 +99,7 @@ def punct(
     return make
 
 
-def many_closings(kind: pa.DataType, per_batch: int, batches: int) -> Callable[[Contender], Any]:
+def many_punctuations(kind: pa.DataType, per_batch: int, batches: int) -> Callable[[Contender], Any]:
     """Stream b closes, one by one, the keys of stream a's last batch; those steps contain nothing else."""
 
     def make(operator: Contender) -> tuple[JoinQuery, Iterator[Step]]:

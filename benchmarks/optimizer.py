@@ -54,7 +54,8 @@ def loads() -> dict[str, Steady]:
             held = sum(rate * window for rate, window in zip(rates, windows, strict=True)) / n
             keys = max(2, round(held / per_key))
             each = tuple(max(1, keys // (1 + i)) for i in range(n)) if n > 2 and number.bit_count() % 2 else (keys,) * n
-            name = f"{n} streams, rates {r}, windows {w}, {per_key} per key, {'closings' if closing else 'no closings'}"
+            closes = "punctuations" if closing else "no punctuations"
+            name = f"{n} streams, rates {r}, windows {w}, {per_key} per key, {closes}"
             found[name] = Steady(rates, windows, each, punctuations=closing * keys)
     return found
 

@@ -79,8 +79,8 @@ def contenders(streams: Steady) -> list[Contender]:
         tried = [Contender(name, tuple(options.items())) for name, options in OF_TWO]
         scanned = streams.rates[0] * streams.rates[1] * sum(streams.windows)
         tried = [c for c in tried if scanned <= MOST_SCANNED or not c.scans_windows]
-        heard = (plan(streams.query, c.algorithm, **dict(c.options)).algorithm.uses_punctuations for c in tried)
-        return [c for c, hears in zip(tried, heard, strict=True) if hears or not streams.punctuations]
+        uses = (plan(streams.query, c.algorithm, **dict(c.options)).algorithm.uses_punctuations for c in tried)
+        return [c for c, used in zip(tried, uses, strict=True) if used or not streams.punctuations]
     orders = list(permutations(range(n)))
     if len(orders) > MOST_ORDERS:
         picked = np.random.default_rng(5).permutation(len(orders))[:MOST_ORDERS]
@@ -92,7 +92,7 @@ def contenders(streams: Steady) -> list[Contender]:
 
 
 def chosen(made: JoinPlan, n: int, keys: float) -> Contender:
-    """A plan of the optimiser as something that runs; an order that all arrivals follow is told as one."""
+    """A plan of the optimiser as something that runs; an order that all arrivals follow is given once."""
     options: dict[str, Any] = {}
     if made.algorithm == "hybrid":
         options["index"] = tuple("abcdefgh"[i] for i, kind in enumerate(made.indexes) if kind == "hash")

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks import command, punctuation_report
-from benchmarks.operators import Case, auction_house, many_closings, punct, run
+from benchmarks.operators import Case, auction_house, many_punctuations, punct, run
 from benchmarks.spark import describe, schedule
 from watersmeet.kernels.warm_up import warm_up
 
@@ -68,9 +68,9 @@ def cases(quick: bool) -> list[Case]:
         ),
         *(
             Case(
-                f"closings-{name}",
+                f"punctuations-{name}",
                 f"100,000 stored tuples of one stream, then as many punctuations of the other, in turn; {key} keys",
-                many_closings(kind, 100_000 // part, 8),
+                many_punctuations(kind, 100_000 // part, 8),
                 ("pwjoin",),
                 turns,
             )

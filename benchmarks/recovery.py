@@ -95,7 +95,7 @@ def run(name: str, rows: int) -> dict[str, Any]:
     built: dict[str, Any] = {"results": 0, "seconds": 0.0}
     if not floor:
         hand_out(folder, range(BUILDING))
-        built = _run_child(contender, folder, LONGEST_BUILD, _told)
+        built = _run_child(contender, folder, LONGEST_BUILD, _has_counts)
     hand_out(folder, range(BUILDING, BUILDING + 1))
     before = _commits(folder)
     back = _run_child(contender, folder, LONGEST_RECOVERY, lambda f: _commits(f) > before)
@@ -120,7 +120,7 @@ def _commits(folder: Path) -> int:
     return max((int(f.name) for f in log.iterdir() if f.name.isdigit()), default=-1) if log.exists() else -1
 
 
-def _told(folder: Path) -> bool:
+def _has_counts(folder: Path) -> bool:
     return (folder / "counts.json").exists()
 
 
@@ -137,7 +137,7 @@ def _run_child(name: str, folder: Path, longest: float, done: Callable[[Path], b
                 raise AssertionError(f"{name} did not come to its end; see {log.name}")
             time.sleep(0.02)
         seconds = round(time.time() - began, 2)
-        while not _told(folder) and process.poll() is None and time.time() < began + longest:
+        while not _has_counts(folder) and process.poll() is None and time.time() < began + longest:
             time.sleep(0.02)
         return json.loads((folder / "counts.json").read_text()) | {"seconds": seconds}
     finally:

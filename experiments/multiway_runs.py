@@ -40,7 +40,7 @@ def timed(load: Several, algorithm: str, batch: float, seconds: float, **options
 
 
 def _by_key(join: RunningMultiway, loops: Loops) -> Callable[[], None]:
-    """Let a join look up every window by key; gives what lets it do as it was told."""
+    """Let a join look up every window by key; gives what restores its own indexes."""
     order = join.order
     join.evaluation = Loops((True,) * len(loops.indexed))
     join.order = None

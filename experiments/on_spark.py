@@ -93,7 +93,7 @@ ON_SPARK = (
         setup="The first two streams of WO-Join's Query 1, of which the second one's rate falls to an eighth from 10 "
         "to 40 s (shaded), joined on their epoch; parquet files of 5 s, one of each stream a micro-batch, 120 s; two "
         "shards. Spark's own join needs a bound on how far apart partners arrive: 15 s, or 90 s to be safe. Ours is "
-        "told nothing.",
+        "given no bound.",
         run=runs.run_auto,
         claims=(
             Claim('window="auto" finds 99.2 % of the results and more', check_auto),

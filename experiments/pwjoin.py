@@ -139,7 +139,7 @@ def check_12_pjoin(found: Found) -> Verdict:
     return Verdict(propagated == 0, f"{propagated} from PJoin")
 
 
-def draw_announced(figure: Figure, found: Found) -> None:
+def draw_propagated(figure: Figure, found: Found) -> None:
     axes = figure.subplots()
     for style, name in enumerate(("PWJoin", "PJoin")):
         figures.line(axes, found["counts"]["at"], found["counts"][name], style, name)
@@ -181,7 +181,7 @@ def draw_eq1(figure: Figure, found: Found) -> None:
         figures.line(axes, data["at"], data["measured"], 0, "measured")
         figures.predicted(axes, data["at"], data["Eq. 1"], "Eq. 1")
         if "hazard" in data:
-            figures.line(axes, data["at"], data["hazard"], 2, "closings by hazard (ours)", marker="")
+            figures.line(axes, data["at"], data["hazard"], 2, "closed keys by hazard (ours)", marker="")
         figures.line(axes, data["at"], data["λT"], 4, "λT, no punctuations", marker="", linewidth=0.9)
         axes.set_title(name, loc="left", fontsize=8)
         axes.set_xlabel("stream time, s")
@@ -249,8 +249,7 @@ PWJOIN = (
             Claim(
                 "without punctuations no overhead (< 5 %)",
                 check_10_without,
-                "What is left is asking, batch by batch, whether anything has been promised; it weighs more, the "
-                "smaller the batches.",
+                "What is left is a check, batch by batch, for closed keys; it weighs more, the smaller the batches.",
             ),
         ),
         draw=partial(draw_output, titles={"irrelevant": ""}),
@@ -265,7 +264,7 @@ PWJOIN = (
         "PWJoin and none for PJoin; 200 s in batches of 0.5 s, sampled every second.",
         run=runs.run_11,
         claims=(Claim("more output punctuations per time than PJoin", check_11),),
-        draw=draw_announced,
+        draw=draw_propagated,
         size=(5.6, 3.0),
         seconds=5,
     ),
@@ -278,9 +277,9 @@ PWJOIN = (
         run=runs.run_12,
         claims=(
             Claim("steady output punctuations from PWJoin", check_12),
-            Claim("PJoin announces none", check_12_pjoin),
+            Claim("PJoin propagates none", check_12_pjoin),
         ),
-        draw=draw_announced,
+        draw=draw_propagated,
         size=(5.6, 3.0),
         seconds=5,
     ),
@@ -303,6 +302,6 @@ PWJOIN = (
         "of these. In the streams of figure 8 a closed value comes no more, and the next value to be closed is the "
         "most frequent one: the state stays level, while the equation falls from above it to below it. The hazard, "
         "by which our optimiser guesses where nothing better is known, takes every key in the window to be as likely "
-        "to be closed next as any other, and sees too little of the closings here.",
+        "to be closed next as any other, and sees too little of the closed keys here.",
     ),
 )

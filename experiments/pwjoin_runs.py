@@ -136,7 +136,7 @@ def run_10(run: Run) -> Found:
     return in_turns(run, {"irrelevant": load}, names, run.size(9, 2))
 
 
-def announcements(load: Streams) -> Found:
+def propagated(load: Streams) -> Found:
     counts: Found = {}
     for name in ("PWJoin", "PJoin"):
         found = load.follow(name, 1.0)
@@ -147,12 +147,12 @@ def announcements(load: Streams) -> Found:
 
 def run_11(run: Run) -> Found:
     tuples, values = run.size((20_000, 1_000), (5_000, 300))
-    return announcements(Streams(MIXED, tuples, (1, 1), 0.5, values=values, seed=run.seed))
+    return propagated(Streams(MIXED, tuples, (1, 1), 0.5, values=values, seed=run.seed))
 
 
 def run_12(run: Run) -> Found:
     patterns = ("uniform-15000", "punct-asc-30-40")
-    return announcements(Streams(patterns, run.size(20_000, 5_000), (None, 5), 0.5, seed=run.seed))
+    return propagated(Streams(patterns, run.size(20_000, 5_000), (None, 5), 0.5, seed=run.seed))
 
 
 def run_eq1(run: Run) -> Found:

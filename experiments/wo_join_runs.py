@@ -105,8 +105,8 @@ def watch(join: RunningMultiway, rows: Rows, seconds: float, batch: float = 1.0)
         for mine, size in zip(seen.kept, held(join), strict=True):
             mine.append(size)
         if isinstance(join.axis, KeyRanks) and isinstance(join.axis.buffers, PaperBuffers):
-            for series, told in zip(seen.predicted, equation_8(join.axis.buffers), strict=True):
-                series.append(told)
+            for series, bound in zip(seen.predicted, equation_8(join.axis.buffers), strict=True):
+                series.append(bound)
     seen.latency = waited / max(1, seen.results)
     seen.accuracy = seen.results / max(1, possible(rows))
     return seen
@@ -199,8 +199,8 @@ def watch_tree(running: RunningWOTree, rows: Rows, seconds: float, batch: float 
             mine.append(size)
         buffers = key_ranks(running.root).buffers
         if isinstance(buffers, PaperBuffers):
-            for series, told in zip(seen.predicted, equation_8(buffers), strict=True):
-                series.append(told)
+            for series, bound in zip(seen.predicted, equation_8(buffers), strict=True):
+                series.append(bound)
         for join in running.joins:
             join.arrivals = []
     seen.accuracy = seen.results / max(1, possible(rows))

@@ -162,7 +162,7 @@ WO_STRATEGIES = (
         draw=draw_910,
         size=(9.2, 3.2),
         seconds=120,
-        differs="Where tuples are forgotten by key, msf saves next to nothing in a single join: what would have been "
+        differs="Where tuples are evicted by key, msf saves next to nothing in a single join: what would have been "
         "stored waits instead.",
     ),
     Experiment(

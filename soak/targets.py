@@ -218,8 +218,8 @@ def queries(chance: Random) -> str:
     """Queries in the query language, with words lost, doubled, swapped or put in: planned, or refused."""
     text = _mangled(chance.choice(_QUERIES), chance)
     try:
-        asked = read(text, STREAMS)
-        lower(text, asked, {one.name: DeclaredStream(TIMES[one.stream]) for one in asked.inputs})
+        parsed = read(text, STREAMS)
+        lower(text, parsed, {one.name: DeclaredStream(TIMES[one.stream]) for one in parsed.inputs})
     except QueryError as error:
         return type(error).__name__
     return "planned"

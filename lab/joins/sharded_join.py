@@ -42,15 +42,15 @@ class Sharded:
     def step(self, batches: Sequence[Sequence[Batch]]) -> list[Row]:
         """One batch of each stream for each shard; the results, after which everything is durable."""
         out: list[Row] = []
-        for n, (running, news) in enumerate(zip(self.running, batches, strict=True)):
-            out += [row for table in running.step(news) for row in rows_of(table)]
+        for n, (running, arrivals) in enumerate(zip(self.running, batches, strict=True)):
+            out += [row for table in running.step(arrivals) for row in rows_of(table)]
             self.headers[n] = log.commit(running, self.headers[n], self.stores[n])
         return out
 
     def part(self, batches: Sequence[Batch]) -> list[list[Batch]]:
         """What a batch of each stream is for each shard."""
         parts = [divided(b, s, len(self.stores)) for b, s in zip(batches, self.join.query.streams, strict=True)]
-        return [list(news) for news in zip(*parts, strict=True)]
+        return [list(shard) for shard in zip(*parts, strict=True)]
 
     def held(self, i: int) -> list[Row]:
         return [row for running in self.running for row in stored(running, i)]
@@ -106,10 +106,10 @@ def divided(batch: Batch, spec: StreamSpec, shards: int) -> list[Batch]:
     out = [replace(batch, rows=some) for some in rows]
     if batch.punctuations is None:
         return out
-    said = batch.punctuations
-    keys = said.keys.append_column("at", pa.array(said.times))
-    parts = split(keys, lambda: encode(said.keys.columns).words, shards)
+    given = batch.punctuations
+    keys = given.keys.append_column("at", pa.array(given.times))
+    parts = split(keys, lambda: encode(given.keys.columns).words, shards)
     return [
-        replace(b, punctuations=replace(said, keys=part.drop_columns(["at"]), times=np.asarray(part.column("at"))))
+        replace(b, punctuations=replace(given, keys=part.drop_columns(["at"]), times=np.asarray(part.column("at"))))
         for b, part in zip(out, parts, strict=True)
     ]

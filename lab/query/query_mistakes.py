@@ -117,8 +117,8 @@ SELECT price
 def message(query: str) -> str:
     """The error message of a query."""
     try:
-        asked = read(query, STREAMS)
-        lower(query, asked, {i.name: DeclaredStream(TIMES[i.stream]) for i in asked.inputs})
+        parsed = read(query, STREAMS)
+        lower(query, parsed, {i.name: DeclaredStream(TIMES[i.stream]) for i in parsed.inputs})
     except QueryError as error:
         return f"{type(error).__name__}: {error}"
     raise AssertionError(f"there is no mistake in {query}")

@@ -17,7 +17,7 @@ import watersmeet as wm
 from watersmeet.spark.runtime import worker_cache
 from watersmeet.testing import Feed, QueryOutput, run
 
-__all__ = ["Feed", "QueryOutput", "failure", "forget_working_states", "metrics_of", "partitions", "rows", "run"]
+__all__ = ["Feed", "QueryOutput", "failure", "metrics_of", "partitions", "remove_working_states", "rows", "run"]
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def metrics_of(query: StreamingQuery) -> list[dict[str, Any]]:
     return [wm.counters(progress) for progress in query.recentProgress]
 
 
-def forget_working_states() -> None:
+def remove_working_states() -> None:
     """Remove the working states, as on a machine that has never run the query."""
     root = worker_cache.folder(os.path.abspath(SparkFiles.getRootDirectory()))
     assert list((root / "states").iterdir()), "there are working states to remove"

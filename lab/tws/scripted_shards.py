@@ -74,14 +74,14 @@ def blobs(
     spec: StreamSpec,
     i: int,
     ids: tuple[int, ...],
-    news: Elements,
+    elements: Elements,
     chance: Random,
     order_detail: OrderDetail = OrderDetail.NOTHING,
     *,
     copied: bool = False,
 ) -> list[pa.RecordBatch]:
     """What a few source partitions send."""
-    rows = rows_with_rules(spec, news)
+    rows = rows_with_rules(spec, elements)
     partitions = chance.randint(1, 3)
     homes = [chance.randrange(partitions) for _ in range(rows.num_rows)]
     out: list[pa.RecordBatch] = []

@@ -1,14 +1,17 @@
-"""Every kind of operator, each with a few batches that contain every kind of event."""
+"""Every kind of operator, each with batches that contain every kind of event."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.streaming.stateful_processor import TimerValues
 from pyspark.sql.streaming.tws_tester import TwsTester
 
@@ -23,42 +26,70 @@ from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.joins.reference.rules import Elements
 from watersmeet.model.asof import AsOf
+from watersmeet.model.grouping import GroupedQuery
 from watersmeet.model.punctuations import Constraint, Heartbeat, Ordered, Punctuation, Range, Unique, Value
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.query.predicate_parser import parse
 from watersmeet.spark.planning.hot_keys import parts_of
 from watersmeet.spark.punctuations import UPSTREAM_SHARD
+from watersmeet.spark.runtime import worker_cache
 from watersmeet.spark.runtime.group_blobs import GroupPacker, GroupProcessor
 from watersmeet.spark.runtime.order_detail import order_detail_of
 from watersmeet.spark.runtime.packing import PACKED, Packer
 from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, PUNCTUATION, RESULT
+from watersmeet.state.durable.cache import Cache
 
 IDS = shard_ids(2, 2)
-BATCHES = 3
+
+
+@dataclass(frozen=True)
+class Input:
+    """Which input a subject gets: one of many, and of how many batches."""
+
+    seed: int = 0
+    batches: int = 3
+
+
+#: Packs a batch, by its number, into blobs: in other source partitions and orders for every `Random`.
+Pack = Callable[[int, Random], pa.Table]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator and its input: the blobs of each batch."""
+    """An operator and its input: the blobs of each batch, and how to pack it once more, as a retry may."""
 
     query: Any
     join: Operator
     given: tuple[pa.Table, ...]
+    pack: Pack
 
-    def processor(self) -> ShardProcessor:
+    @classmethod
+    def of(cls, query: Any, join: Operator, input: Input, pack: Pack) -> Subject:
+        chance = Random(7)
+        return cls(query, join, tuple(pack(n, chance) for n in range(input.batches)), pack)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return IDS
+
+    def processor(self, *, ended: bool = False) -> ShardProcessor:
         """What runs it on a shard."""
         if isinstance(self.join, GroupsOf):
             return GroupProcessor(self.query, IDS, self.join.shards)
-        return ShardProcessor(self.query, IDS, ended=False, join=self.join)
+        return ShardProcessor(self.query, IDS, ended=ended, join=self.join)
 
 
-def arrivals(streams: int, *, punctuated: bool = True) -> tuple[tuple[Elements, ...], ...]:
-    """Tuples and punctuations of a few keys: with matches, purges, violations, late tuples and expiry."""
-    chance, number, out = Random(5), 0, []
-    for n in range(BATCHES):
+def arrivals(streams: int, input: Input, *, punctuated: bool = True) -> tuple[tuple[Elements, ...], ...]:
+    """Tuples and punctuations of a few keys: with matches, purges, violations, late tuples and expiry.
+
+    Inputs of odd seeds close single keys only, so that no range covers them.
+    """
+    chance, number, out = Random(5 + input.seed), 0, []
+    ranges = [] if input.seed % 2 else [Range(0, 1), Range(3, None)]
+    for n in range(input.batches):
         batch = []
         for _ in range(streams):
             tuples = []
@@ -68,7 +99,7 @@ def arrivals(streams: int, *, punctuated: bool = True) -> tuple[tuple[Elements, 
                 number += 1
             punctuations: list[Punctuation] = []
             if punctuated and chance.random() < 0.7:
-                pattern = chance.choice([Value((chance.randrange(4),)), Range(0, 1), Range(3, None)])
+                pattern = chance.choice([Value((chance.randrange(4),)), *ranges])
                 punctuations.append(Punctuation(pattern, 4 * n))
             if chance.random() < 0.2:
                 punctuations.append(Punctuation(Heartbeat(4 * n), 4 * n))
@@ -77,7 +108,13 @@ def arrivals(streams: int, *, punctuated: bool = True) -> tuple[tuple[Elements, 
     return tuple(out)
 
 
+def shuffled(elements: Elements, chance: Random) -> Elements:
+    """The same tuples in another order."""
+    return replace(elements, tuples=tuple(chance.sample(elements.tuples, len(elements.tuples))))
+
+
 def scripted(
+    input: Input,
     algorithm: str,
     how: str,
     windows: tuple[Window, ...],
@@ -89,60 +126,76 @@ def scripted(
     asof: AsOf | None = None,
     **options: Any,
 ) -> Subject:
-    streams, chance = len(windows), Random(7)
-    batches = arrivals(streams, punctuated=algorithm != "wo_join")
+    streams = len(windows)
+    batches = arrivals(streams, input, punctuated=algorithm != "wo_join")
     script = Script("int64", how, windows, delays[:streams], (constraints,) * streams, batches, asof=asof)
     query = script.query()
     about = {"idle_after": idle_after, "idle_clock": idle_clock, "late_share": late_share}
     specs = [replace(s, **about) for s in query.streams]
     query = replace(query, streams=tuple(specs))
     join = plan(query, algorithm, **options)
-    given = []
-    for batch in script.batches:
-        sent = []
-        for i, one in enumerate(batch):
+    measured = bool(order_detail_of(join)) or late_share is not None  # then the order in source partitions counts
+
+    def pack(n: int, chance: Random) -> pa.Table:
+        sent: list[pa.RecordBatch] = []
+        chance = Random(n) if measured else chance
+        for i, one in enumerate(script.batches[n]):
+            one = one if measured else shuffled(one, chance)
             sent += blobs(query.streams[i], i, IDS, one, chance, order_detail_of(join))
-        given.append(pa.Table.from_batches(sent, PACKED))
-    return Subject(query, join, tuple(given))
+        return pa.Table.from_batches(sent, PACKED)
+
+    return Subject.of(query, join, input, pack)
 
 
-def groups() -> Subject:
+def grouped_rows(q: GroupedQuery, input: Input, n: int, chance: Random) -> pa.Table:
+    """Blobs of the streams of a grouped join."""
+    sent: list[pa.RecordBatch] = []
+    for i, batch in enumerate(feed(input.seed + input.batches).batches(input.seed + n)):
+        order = chance.sample(range(batch.rows.num_rows), batch.rows.num_rows)
+        sent += Packer(q.streams[i], i, IDS)(iter([batch.rows.take(pa.array(order))]))
+    return pa.Table.from_batches(sent, PACKED)
+
+
+def groups(input: Input) -> Subject:
     q = grouped_query(("k",), (TimeWindow(6), TimeWindow(3)), "left", "update", ["n", "sum_i", "last_s"])
-    streams, given = feed(BATCHES), []
-    for n in range(BATCHES):
-        both = enumerate(zip(q.streams, streams.batches(n), strict=True))
-        packed = [Packer(spec, i, IDS)(iter([b.rows])) for i, (spec, b) in both]
-        given.append(pa.Table.from_batches([blob for some in packed for blob in some], PACKED))
-    return Subject(q, GroupedJoin(Join(q.join, PWJoin()), q), tuple(given))
+    join = GroupedJoin(Join(q.join, PWJoin()), q)
+    return Subject.of(q, join, input, lambda n, chance: grouped_rows(q, input, n, chance))
 
 
-def groups_behind_a_join() -> Subject:
+def groups_behind_a_join(input: Input) -> Subject:
     """The second of two operators: it is given what all shards of a join send it."""
     q = grouped_query(("i",), (TimeWindow(6), TimeWindow(3)), "left", "update", ["n", "sum_i", "last_s"])
-    streams, given = feed(BATCHES), []
     first = ShardProcessor(q.join, IDS, ended=False, join=Join(q.join, PWJoin()))
     tester = TwsTester(first)
-    for n in range(BATCHES):
-        both = enumerate(zip(q.streams, streams.batches(n), strict=True))
-        packed = [blob for i, (spec, b) in both for blob in Packer(spec, i, IDS)(iter([b.rows]))]
-        whole, sent = pa.Table.from_batches(packed, PACKED).to_pandas(), []
-        for shard in IDS:
-            tester.handle.setGroupingKey(shard)
-            frames = iter([whole[whole["shard"] == shard]])
-            for frame in first.handleInputRows((shard,), frames, TimerValues(-1, -1)):
-                rows = pa.Table.from_pandas(frame, preserve_index=False).to_batches()
-                sent += list(GroupPacker(q, IDS)(iter(rows)))
-        given.append(pa.Table.from_batches(sent, PACKED))
-    return Subject(q, GroupsOf(q, len(IDS)), tuple(given))
+    upstream: list[list[pa.RecordBatch]] = []
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_cache, "application_cache", lambda: Cache(Path(folder), 1 << 30))
+        for n in range(input.batches):
+            whole, out = grouped_rows(q, input, n, Random(n)).to_pandas(), []
+            for shard in IDS:
+                tester.handle.setGroupingKey(shard)
+                frames = iter([whole[whole["shard"] == shard]])
+                for frame in first.handleInputRows((shard,), frames, TimerValues(-1, -1)):
+                    out += pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+            upstream.append(out)
+
+    def pack(n: int, chance: Random) -> pa.Table:
+        sent: list[pa.RecordBatch] = []
+        for rows in chance.sample(upstream[n], len(upstream[n])):
+            sent += GroupPacker(q, IDS)(iter([rows.take(pa.array(chance.sample(range(len(rows)), len(rows))))]))
+        return pa.Table.from_batches(sent, PACKED)
+
+    return Subject.of(q, GroupsOf(q, len(IDS)), input, pack)
 
 
-def second_of_a_tree() -> Subject:
+def second_of_a_tree(input: Input) -> Subject:
     """The second operator of a tree: the first stream is the output of two shards, with their punctuations."""
-    batches = tuple((one, replace(two, punctuations=())) for one, two in arrivals(2))
+    batches = tuple((one, replace(two, punctuations=())) for one, two in arrivals(2, input))
     query = Script("int64", "inner", (TimeWindow(6), TimeWindow(4)), (0, 2), ((), ()), batches).query()
     query = replace(query, streams=(replace(query.streams[0], upstream_shards=len(IDS)), query.streams[1]))
-    join, chance, given = Join(query, PWJoin()), Random(7), []
-    for n, (upstream, other) in enumerate(batches):
+
+    def pack(n: int, chance: Random) -> pa.Table:
+        upstream, other = batches[n]
         beats = tuple(Punctuation(Heartbeat(4 * n), 4 * n) for _ in IDS)
         ranges = tuple(p for p in upstream.punctuations if not isinstance(p.pattern, Heartbeat))
         rows = rows_with_rules(query.streams[0], Elements(upstream.tuples, (*ranges, *beats)))
@@ -152,33 +205,37 @@ def second_of_a_tree() -> Subject:
         rows = rows.append_column(UPSTREAM_SHARD, pa.array(shards, pa.int32()))
         rows = rows.append_column(KIND, pa.array(kinds, pa.int8()))
         rows = rows.append_column(DETAIL, pa.array([f'{{"row": {n}}}'] * ends))
+        rows = rows.take(pa.array(chance.sample(range(ends), ends)))
         sent = [*Packer(query.streams[0], 0, IDS, RULES, passes=True)(iter([rows]))]
-        sent += blobs(query.streams[1], 1, IDS, other, chance)
-        given.append(pa.Table.from_batches(sent, PACKED))
-    return Subject(query, join, tuple(given))
+        sent += blobs(query.streams[1], 1, IDS, shuffled(other, chance), chance)
+        return pa.Table.from_batches(sent, PACKED)
+
+    return Subject.of(query, Join(query, PWJoin()), input, pack)
 
 
-def split_key() -> Subject:
+def split_key(input: Input) -> Subject:
     """Key 0 has a part in every shard: tuples of the first stream are spread over them, those of the second copied."""
-    batches = arrivals(2, punctuated=False)
+    batches = arrivals(2, input, punctuated=False)
     query = Script("int64", "left", TWO, (2, 2), ((), ()), batches).query()
     part = pa.field("part", pa.int32())
     specs = tuple(replace(s, schema=s.schema.append(part), key=(*s.key, "part")) for s in query.streams)
-    query, parts, given = replace(query, streams=specs), parts_of(pa.array([0]), len(IDS)), []
-    for batch in batches:
+    query, parts = replace(query, streams=specs), parts_of(pa.array([0]), len(IDS))
+
+    def pack(n: int, chance: Random) -> pa.Table:
         sent: list[pa.RecordBatch] = []
-        for i, (spec, elements) in enumerate(zip(specs, batch, strict=True)):
+        for i, (spec, elements) in enumerate(zip(specs, batches[n], strict=True)):
             rows = []
-            for t in elements.tuples:
+            for t in shuffled(elements, chance).tuples:
                 mine = [0] if t.key != (0,) else parts if i else [parts[t.ts % len(parts)]]
                 rows += [(t.ts, *t.key, t.row, part) for part in mine]
             columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), spec.schema, strict=True)]
             sent += Packer(spec, i, IDS)(iter([pa.record_batch(columns, schema=spec.schema)]))
-        given.append(pa.Table.from_batches(sent, PACKED))
-    return Subject(query, Join(query, PWJoin()), tuple(given))
+        return pa.Table.from_batches(sent, PACKED)
+
+    return Subject.of(query, Join(query, PWJoin()), input, pack)
 
 
-def without_equality(algorithm: str, how: str, constraints: tuple[Constraint, ...] = ()) -> Subject:
+def without_equality(input: Input, algorithm: str, how: str, constraints: tuple[Constraint, ...] = ()) -> Subject:
     """Tuples of the first stream are divided by their rows, those of the second copied to every shard."""
     specs = []
     for name, compared, window in zip("ab", "xy", TWO, strict=True):
@@ -186,57 +243,64 @@ def without_equality(algorithm: str, how: str, constraints: tuple[Constraint, ..
         spec = StreamSpec(name, schema, f"{name}_ts", (), window, 2, constraints, compared=compared)
         specs.append(spec)
     query = JoinQuery(tuple(specs), how, parse("abs(x - y) <= 1", columns_of(specs)))
-    chance, given = Random(7), []
-    for batch in arrivals(2):
+    batches = arrivals(2, input)
+
+    def pack(n: int, chance: Random) -> pa.Table:
         sent: list[pa.RecordBatch] = []
-        for i, elements in enumerate(batch):
+        for i, elements in enumerate(batches[n]):
             closing = tuple(p for p in elements.punctuations if not isinstance(p.pattern, Value))
-            sent += blobs(specs[i], i, IDS, replace(elements, punctuations=closing), chance, copied=i == 1)
-        given.append(pa.Table.from_batches(sent, PACKED))
-    return Subject(query, plan(query, algorithm), tuple(given))
+            sending = replace(shuffled(elements, chance), punctuations=closing)
+            sent += blobs(specs[i], i, IDS, sending, chance, copied=i == 1)
+        return pa.Table.from_batches(sent, PACKED)
+
+    return Subject.of(query, plan(query, algorithm), input, pack)
 
 
 TWO, THREE = (TimeWindow(6), TimeWindow(4)), (TimeWindow(6), TimeWindow(4), TimeWindow(5))
 MIXED = (RowsWindow(2, per_key=True), TimeWindow(5), Unbounded())
-SUBJECTS: dict[str, Callable[[], Subject]] = {
-    "hash": lambda: scripted("hash", "inner", TWO),
-    "hash, buckets": lambda: scripted("hash", "inner", TWO, buckets=2, invalidation="probe_insert"),
-    "nested_loop": lambda: scripted("nested_loop", "inner", TWO),
-    "pwjoin, left": lambda: scripted("pwjoin", "left", TWO),
-    "pwjoin, left, clock": lambda: scripted("pwjoin", "left", TWO, idle_clock=1000),
-    "pwjoin, right": lambda: scripted("pwjoin", "right", TWO),
-    "pwjoin, full": lambda: scripted("pwjoin", "full", TWO),
-    "pwjoin, semi": lambda: scripted("pwjoin", "semi", TWO),
-    "pwjoin, anti, unique": lambda: scripted("pwjoin", "anti", TWO, (Unique(),)),
-    "pjoin, ordered": lambda: scripted("pjoin", "inner", (Unbounded(), Unbounded()), (Ordered(1),)),
-    "theta, semi": lambda: without_equality("theta", "semi"),
-    "band, left, ordered": lambda: without_equality("band", "left", (Ordered(1),)),
-    "three streams": lambda: scripted("general_lazy", "inner", THREE),
-    "three streams, put off": lambda: scripted("general_lazy", "inner", THREE, every=5),
-    "three streams, counted": lambda: scripted("general_lazy", "inner", MIXED),
-    "two streams, counted as wholes": lambda: scripted(
-        "general_lazy", "inner", (RowsWindow(2), TimeWindow(9)), delays=(1, 8)
+SUBJECTS: dict[str, Callable[[Input], Subject]] = {
+    "hash": lambda input: scripted(input, "hash", "inner", TWO),
+    "hash, buckets": lambda input: scripted(input, "hash", "inner", TWO, buckets=2, invalidation="probe_insert"),
+    "nested_loop": lambda input: scripted(input, "nested_loop", "inner", TWO),
+    "pwjoin, left": lambda input: scripted(input, "pwjoin", "left", TWO),
+    "pwjoin, left, clock": lambda input: scripted(input, "pwjoin", "left", TWO, idle_clock=1000),
+    "pwjoin, right": lambda input: scripted(input, "pwjoin", "right", TWO),
+    "pwjoin, full": lambda input: scripted(input, "pwjoin", "full", TWO),
+    "pwjoin, semi": lambda input: scripted(input, "pwjoin", "semi", TWO),
+    "pwjoin, anti, unique": lambda input: scripted(input, "pwjoin", "anti", TWO, (Unique(),)),
+    "pjoin, ordered": lambda input: scripted(input, "pjoin", "inner", (Unbounded(), Unbounded()), (Ordered(1),)),
+    "theta, semi": lambda input: without_equality(input, "theta", "semi"),
+    "band, left, ordered": lambda input: without_equality(input, "band", "left", (Ordered(1),)),
+    "three streams": lambda input: scripted(input, "general_lazy", "inner", THREE),
+    "three streams, put off": lambda input: scripted(input, "general_lazy", "inner", THREE, every=5),
+    "three streams, counted": lambda input: scripted(input, "general_lazy", "inner", MIXED),
+    "two streams, counted as wholes": lambda input: scripted(
+        input, "general_lazy", "inner", (RowsWindow(2), TimeWindow(9)), delays=(1, 8)
     ),
-    "three streams, eager": lambda: scripted("eager", "inner", THREE),
-    "three streams, naive": lambda: scripted("naive_multiway", "inner", THREE),
-    "three streams, lazy": lambda: scripted("lazy", "inner", THREE, every=5),
-    "three streams, hybrid": lambda: scripted("hybrid", "inner", THREE, index=("a", "c")),
-    "window-oblivious": lambda: scripted("wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(ANY, ANY)),
-    "window-oblivious, held back": lambda: scripted(
-        "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="msf"
+    "three streams, eager": lambda input: scripted(input, "eager", "inner", THREE),
+    "three streams, naive": lambda input: scripted(input, "naive_multiway", "inner", THREE),
+    "three streams, lazy": lambda input: scripted(input, "lazy", "inner", THREE, every=5),
+    "three streams, hybrid": lambda input: scripted(input, "hybrid", "inner", THREE, index=("a", "c")),
+    "window-oblivious": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(ANY, ANY)
     ),
-    "window-oblivious, on disk": lambda: scripted(
-        "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="hybrid"
+    "window-oblivious, held back": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="msf"
     ),
-    "window-oblivious, by equation 8": lambda: scripted("wo_join", "inner", (Unbounded(), Unbounded()), buffer="eq8"),
-    "window-oblivious, idle": lambda: scripted(
-        "wo_join", "inner", (Unbounded(), Unbounded()), idle_after=2, scrambling=(3, 3)
+    "window-oblivious, on disk": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="hybrid"
     ),
-    "as-of, backward": lambda: scripted("asof", "left", (Unbounded(), Unbounded()), asof=AsOf()),
-    "as-of, nearest": lambda: scripted(
-        "asof", "inner", (Unbounded(), Unbounded()), asof=AsOf("nearest", 4, allow_exact=False)
+    "window-oblivious, by equation 8": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), buffer="eq8"
     ),
-    "hash, measured delay": lambda: scripted("hash", "inner", TWO, late_share=0.1),
+    "window-oblivious, idle": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), idle_after=2, scrambling=(3, 3)
+    ),
+    "as-of, backward": lambda input: scripted(input, "asof", "left", (Unbounded(), Unbounded()), asof=AsOf()),
+    "as-of, nearest": lambda input: scripted(
+        input, "asof", "inner", (Unbounded(), Unbounded()), asof=AsOf("nearest", 4, allow_exact=False)
+    ),
+    "hash, measured delay": lambda input: scripted(input, "hash", "inner", TWO, late_share=0.1),
     "second of a tree": second_of_a_tree,
     "split key": split_key,
     "groups": groups,
@@ -245,5 +309,5 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 
 
 @cache
-def subject(name: str) -> Subject:
-    return SUBJECTS[name]()
+def subject(name: str, input: Input = Input()) -> Subject:  # noqa: B008  # it is frozen
+    return SUBJECTS[name](input)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import watersmeet as wm
-from lab.spark.feeds import Feed, forget_working_states, rows, run
+from lab.spark.feeds import Feed, remove_working_states, rows, run
 from watersmeet.errors import ColumnError, QueryError
 from watersmeet.spark.streams import Stream
 
@@ -85,7 +85,7 @@ def test_a_query_that_starts_again_after_every_batch(spark: SparkSession, tmp_pa
         for table in output.tables:
             found += [tuple(r[c] for c in COLUMNS) for r in table.to_pylist() if r["kind"] == "result"]
         if n == 1:
-            forget_working_states()
+            remove_working_states()
     assert ordered(found) == ordered(market.wanted())
     assert 4 <= output.metrics[-1]["stored"] < 60, "versions that trades to come may have, of 101 quotes"
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import watersmeet as wm
-from lab.spark.feeds import Feed, forget_working_states, run
+from lab.spark.feeds import Feed, remove_working_states, run
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +46,7 @@ def test_a_left_join_within_bounds_is_sparks_over_a_restart(spark: SparkSession,
             feeds[1].add_rows([(k % 4, (30 * n + 3 * k) * SECOND) for k in range(8)])
         found += rows(run(joined().df, checkpoint).table)
         if half == 0:
-            forget_working_states()
+            remove_working_states()
     a, b = (f.static() for f in feeds)
     within = F.expr("a.k = b.k AND b_ts >= a_ts + INTERVAL 20 SECONDS AND b_ts < a_ts + INTERVAL 50 SECONDS")
     wanted = rows(a.alias("a").join(b.alias("b"), within, "left").select("a.k", "a_ts", "b_ts").toArrow())

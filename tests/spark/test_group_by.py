@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from lab.spark.feeds import Feed, forget_working_states, run
+from lab.spark.feeds import Feed, remove_working_states, run
 from watersmeet.errors import QueryError
 from watersmeet.spark.runtime.spark_versions import joins_static
 
@@ -110,7 +110,7 @@ def test_final_groups_over_restarts(spark: SparkSession, tmp_path: Path) -> None
         open_groups.append(last.metrics[-1]["open_groups"])
         if n == 0:
             assert not out, "no item was closed yet"
-            forget_working_states()
+            remove_working_states()
         elif n == 1:
             closed = {r[0] for r in house.rows[1][1] if r[3]}
             assert {row[0] for row in out} <= closed
@@ -234,7 +234,7 @@ def test_groups_end_with_ranges_of_outer_joins_over_restarts(
         latest |= {row[0]: row[1:] for row in rows}
         open_groups.append(told.metrics[-1]["open_groups"])
         if n == 1:
-            forget_working_states()
+            remove_working_states()
     closed = {lot: rest for lot, rest in lots.answer(how).items() if lot is not None and lot < 15}
     assert len(closed) > 8
     assert {lot: rest for lot, rest in latest.items() if lot is not None and lot < 15} == closed

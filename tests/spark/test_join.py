@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 import watersmeet as wm
 from lab.joins.oracle import Scenario, Side, bag, duckdb_join, expected, expected_state, rows_of
-from lab.spark.feeds import Feed, QueryOutput, forget_working_states, run
+from lab.spark.feeds import Feed, QueryOutput, remove_working_states, run
 from watersmeet.errors import ColumnError
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.model.windows import TimeWindow
@@ -94,7 +94,7 @@ def test_a_query_that_starts_again_after_every_batch_gives_the_batch_join(spark:
     for n, results in enumerate(expected(scenario)):
         streams.add(n)
         if n == 3:
-            forget_working_states()
+            remove_working_states()
         told = run(tagged, streams.checkpoint)
         assert len(told.tables) == 1, "a file is a batch"
         found, late = parts(told)

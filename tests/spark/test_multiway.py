@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from lab.spark.feeds import Feed, QueryOutput, failure, forget_working_states, run
+from lab.spark.feeds import Feed, QueryOutput, failure, remove_working_states, run
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.joins import REGISTRY
 from watersmeet.joins.multiway_options import MultiwayJoin
@@ -98,7 +98,7 @@ def test_three_streams_restarts_late_rows_and_the_order(spark: SparkSession, tmp
     for batch in range(2):
         feeds.add(batch, 30)
     told = run(three(feeds, static=False).tagged, tmp_path / "checkpoint")
-    forget_working_states()
+    remove_working_states()
     for batch in range(2, 5):
         feeds.add(batch, 30, late=batch)
     other = three(feeds, static=False, seconds={**SECONDS, "a": 8})
@@ -185,7 +185,7 @@ def test_different_attributes_make_a_tree_that_gives_the_definition(spark: Spark
     for batch in range(2):
         feeds.add(batch, 15)
     told = run(attributes(feeds, "abcd", ON, static=False).df, tmp_path / "checkpoint")
-    forget_working_states()
+    remove_working_states()
     for batch in range(2, 4):
         feeds.add(batch, 15)
     more = run(attributes(feeds, "abcd", ON, static=False).df, tmp_path / "checkpoint")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from lab.spark.feeds import Feed, forget_working_states, run
+from lab.spark.feeds import Feed, remove_working_states, run
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +74,7 @@ def test_a_chain_is_the_batch_answer(spark: SparkSession, tmp_path: Path, first:
     for batch in range(3):
         add(batch, 5)
     streamed = run(chained(static=False).tagged, tmp_path / "checkpoint").table.to_pylist()
-    forget_working_states()
+    remove_working_states()
     add(3, 5)
     for batch in (20, 40, 60):
         add(batch, 0)  # all that came before is final

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from lab.joins.plain_pairs import arrivals
-from lab.spark.feeds import Feed, QueryOutput, failure, forget_working_states, run
+from lab.spark.feeds import Feed, QueryOutput, failure, remove_working_states, run
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.spark.runtime.spark_versions import joins_static
 from watersmeet.spark.streams import Stream
@@ -77,7 +77,7 @@ def test_nothing_is_lost_over_a_restart_and_little_is_kept(spark: SparkSession, 
         sensors.add(400, 400, 100 if n == 0 else 400)
     joined = wm.join(*sensors.streams(), on="epoch", window="auto")
     first = run(joined.df, tmp_path / "checkpoint")
-    forget_working_states()
+    remove_working_states()
     for _ in range(3):
         sensors.add(300, 300, 400)
     second = run(joined.df, tmp_path / "checkpoint")
@@ -108,7 +108,7 @@ def test_a_leader_waits_in_the_store(spark: SparkSession, tmp_path: Path, strate
     joined = wm.join(*sensors.streams(), on="epoch", window="auto", memory="220 kB", strategy=strategy)
     first = run(joined.df, tmp_path / "checkpoint")
     assert first.metrics[-1]["spilled"] > (2500 if strategy else 1500)  # auto begins when it has to
-    forget_working_states()
+    remove_working_states()
     for _ in range(2):
         sensors.add(1, 2000)
     second = run(joined.df, tmp_path / "checkpoint")
