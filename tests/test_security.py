@@ -88,9 +88,9 @@ def query() -> JoinQuery:
     return JoinQuery((spec("a"), spec("b")))
 
 
-def sealed(said: dict[str, Any] | bytes) -> bytes:
+def sealed(given: dict[str, Any] | bytes) -> bytes:
     """A header that says so, with a checksum that fits."""
-    body = said if isinstance(said, bytes) else json.dumps(said).encode()
+    body = given if isinstance(given, bytes) else json.dumps(given).encode()
     return f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body
 
 
@@ -149,9 +149,9 @@ def test_a_state_that_makes_no_sense_is_refused_though_its_checksums_fit(wrong: 
     store.write_segment(1, segments.pack(rows))
     for entry in wrong.get("segments", ()):
         entry["checksum"] = zlib.crc32(store.segments[1])
-    told = log.Header.unpack(sealed(header(**wrong)))
+    found = log.Header.unpack(sealed(header(**wrong)))
     with pytest.raises(StateError, match="is not one of this format"):
-        log.rebuild(plan(query(), "pwjoin").start(), told, store)
+        log.rebuild(plan(query(), "pwjoin").start(), found, store)
 
 
 def test_a_header_that_goes_too_deep_is_refused() -> None:

@@ -48,8 +48,8 @@ def test_peers_are_judged_one_by_one():
     assert answers["flink-heap"] == ("0.50", "does not hold")
     assert answers["bytewax"] == ("2.00", "holds")
     assert answers["pathway"] == answers["spark-rocksdb"] == ("–", "not measured")
-    told = {row[0]: row[-1] for row in peers_report.speeds(results).rows}
-    assert told == {
+    found = {row[0]: row[-1] for row in peers_report.speeds(results).rows}
+    assert found == {
         "watersmeet": "results as counted",
         "flink-heap": "results as counted",
         "bytewax": "10 expected",
@@ -81,9 +81,9 @@ def test_nexmark_is_told_by_steady_batches():
     case = WHERE | {"size": "small", "runs": runs}
     results = {"queries": {"q4": case}}
     assert nexmark.summary(results).rows == [("q4", "4.00", "2.00", "2.33", "not all equal")]
-    told = {row[0]: row[1:] for row in nexmark.query_table("q4", case).rows}
-    assert told["watersmeet"] == ("2,000", "1.00", "15", "1.00", "0.00", "1.00", "7", "equal")
-    assert told["native-rocksdb"][-1] == "2 missing, 0 too many"
+    found = {row[0]: row[1:] for row in nexmark.query_table("q4", case).rows}
+    assert found["watersmeet"] == ("2,000", "1.00", "15", "1.00", "0.00", "1.00", "7", "equal")
+    assert found["native-rocksdb"][-1] == "2 missing, 0 too many"
 
 
 def test_a_failed_run_of_nexmark_is_shown():
@@ -110,8 +110,8 @@ def test_joins_are_judged_by_ratios_of_right_results():
         "asof-200k": [join_run("asof", 100), join_run("hash", 90), join_run("per-key", 900, found=6)],
     }
     results = {"cases": {name: WHERE | {"runs": some} for name, some in runs.items()}}
-    told = [(case, measured, answer) for case, _, _, measured, answer in joins_report.claims(results).rows]
-    assert told == [
+    found = [(case, measured, answer) for case, _, _, measured, answer in joins_report.claims(results).rows]
+    assert found == [
         ("band-20k", "30.00", "holds"),
         ("band-200k", "4.00", "does not hold"),
         ("asof-200k", "9.00", "does not hold"),  # a wrong result

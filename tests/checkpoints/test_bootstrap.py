@@ -24,9 +24,9 @@ few = settings(max_examples=settings().max_examples // 2)
 def seed_of(script: Script, i: int, cut: int) -> Elements:
     """All that stream i brings before the cut, and rows without a time, with a heartbeat of the cut."""
     tuples = [t for batch in script.batches for t in batch[i].tuples if t.ts is None or t.ts < cut]
-    said = [p for batch in script.batches for p in batch[i].punctuations if p.time < cut]
-    said = [p for p in said if not isinstance(p.pattern, End)]
-    return Elements(tuple(tuples), (*said, Punctuation(Heartbeat(cut), cut)))
+    punctuations = [p for batch in script.batches for p in batch[i].punctuations if p.time < cut]
+    punctuations = [p for p in punctuations if not isinstance(p.pattern, End)]
+    return Elements(tuple(tuples), (*punctuations, Punctuation(Heartbeat(cut), cut)))
 
 
 def since(script: Script, cuts: tuple[int, ...]) -> tuple[tuple[Elements, ...], ...]:
@@ -34,8 +34,8 @@ def since(script: Script, cuts: tuple[int, ...]) -> tuple[tuple[Elements, ...], 
 
     def rest(e: Elements, cut: int) -> Elements:
         tuples = tuple(t for t in e.tuples if t.ts is not None and t.ts >= cut)
-        said = tuple(p for p in e.punctuations if p.time >= cut or isinstance(p.pattern, End))
-        return replace(e, tuples=tuples, punctuations=said)
+        punctuations = tuple(p for p in e.punctuations if p.time >= cut or isinstance(p.pattern, End))
+        return replace(e, tuples=tuples, punctuations=punctuations)
 
     return tuple(tuple(map(rest, batch, cuts)) for batch in script.batches)
 

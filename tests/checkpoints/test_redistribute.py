@@ -96,8 +96,8 @@ def beside_one(script: Script, join: algorithm.Operator, data: st.DataObject) ->
         assert bag(sharded.step(sharded.part(batches))) == bag(wanted)
         for name in ("late", "violations"):
             for i, rows in enumerate(getattr(alone, name)):
-                said = [row for running in sharded.running for row in rows_of(getattr(running, name)[i])]
-                assert bag(said) == bag(rows_of(rows))
+                found = [row for running in sharded.running for row in rows_of(getattr(running, name)[i])]
+                assert bag(found) == bag(rows_of(rows))
         sharded.check_reading()
         maybe_rescale(data, sharded)
         for i, spec in enumerate(s.spec for s in alone.streams):
@@ -142,8 +142,8 @@ def test_window_oblivious(data: st.DataObject) -> None:
     streams = [data.draw(ascending()) for _ in range(3)]
     join = Join(epochs(3), WOJoin("sound", [factor(keys) for keys in streams]))
     sharded, found, at = Sharded(join, data.draw(st.integers(1, 3))), [], [0, 0, 0]
-    news = [[batch(i, some, first=0) for i, some in enumerate(keys)] for keys in data.draw(cuts(streams))]
-    for keys in news:
+    arrivals = [[batch(i, some, first=0) for i, some in enumerate(keys)] for keys in data.draw(cuts(streams))]
+    for keys in arrivals:
         moved = []
         for i, b in enumerate(keys):
             n = b.rows.num_rows
@@ -166,8 +166,8 @@ def test_window_oblivious(data: st.DataObject) -> None:
 )
 def test_groups(by: str, feed: naive_groups.Feed, w: Any, how: str, data: st.DataObject) -> None:
     """Ends are left out: where one stream has ended, a shard that holds nothing of it is through before the others."""
-    said = [[[p for p in some if p.pattern != End()] for some in stream] for stream in feed.punctuations]
-    feed = replace(feed, punctuations=said)
+    punctuations = [[[p for p in some if p.pattern != End()] for some in stream] for stream in feed.punctuations]
+    feed = replace(feed, punctuations=punctuations)
     q = naive_groups.query(naive_groups.BY[by], w, how, data.draw(st.sampled_from(["final", "update"])))
     join = GroupedJoin(Join(q.join, PWJoin()), q)
     with small_limits(data):
@@ -204,8 +204,8 @@ def test_groups_behind_a_shuffle(feed: naive_groups.Feed, w: Any, data: st.DataO
         wanted = [r for t in alone.step([Partials(rows, watermarks=((0, progress),))]) for r in rows_of(t)]
         header = log.commit(alone, header, store)
         parts = split(rows, lambda: keys_of([rows.column(c) for c in fold.by]).words, len(sharded.ids))  # noqa: B023
-        said = tuple((id, progress) for id in sharded.ids)
-        assert bag(sharded.step([[Partials(part, watermarks=said)] for part in parts])) == bag(wanted)
+        found = tuple((id, progress) for id in sharded.ids)
+        assert bag(sharded.step([[Partials(part, watermarks=found)] for part in parts])) == bag(wanted)
         shards = data.draw(st.sampled_from([1, 2, 3]))
         sharded.join = GroupsOf(q, shards)
         sharded.rescale(shards)

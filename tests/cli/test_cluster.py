@@ -31,8 +31,8 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("cluster")
     port, page = free_port(), free_port()
     url = f"spark://{HOST}:{port}"
-    told = {"SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | told
+    given = {"SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | given
     deploy = str(SPARK / "bin" / "spark-class")
     package = "org.apache.spark.deploy"
     commands = [[f"{package}.master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(page)]]
@@ -68,10 +68,10 @@ def _wait_for_workers(page: int) -> None:
 def place(folder: Path, **settings: str) -> Place:
     """The examples, with executors that fit a small machine and other settings of Spark's."""
     made = Place(folder, SPARK_LOCAL_IP=HOST)
-    told = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", **settings}
+    given = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", **settings}
     with (folder / "examples" / "pipelines" / "folders.toml").open("a") as pipeline:
         pipeline.write("\n[session]\nshards = 2\n[session.settings]\n")
-        pipeline.writelines(f'"{name}" = "{value}"\n' for name, value in told.items())
+        pipeline.writelines(f'"{name}" = "{value}"\n' for name, value in given.items())
     return made
 
 
@@ -86,8 +86,8 @@ def results(folder: Path) -> int:
 
 def test_a_pipeline_on_a_cluster_whose_workers_have_watersmeet(master: str, tmp_path: Path) -> None:
     here = place(tmp_path, **{"spark.executorEnv.PYTHONPATH": str(ROOT / "src")})
-    said = here.run(f"watersmeet run --once --master {master} examples/pipelines/folders.toml", 600)
-    assert "7 rows in, 3 results" in said
+    printed = here.run(f"watersmeet run --once --master {master} examples/pipelines/folders.toml", 600)
+    assert "7 rows in, 3 results" in printed
     assert results(tmp_path) == 3
 
 
@@ -98,10 +98,10 @@ def test_the_wheel_by_spark_submit(master: str, tmp_path: Path) -> None:
         [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()[-1]
     (tmp_path / wheel).rename(tmp_path / "watersmeet.zip")
-    said = here.run(
+    printed = here.run(
         f"unset PYTHONPATH\n{SPARK}/bin/spark-submit --master {master} --py-files watersmeet.zip "
         f"{ROOT}/src/watersmeet/cli/__main__.py run --once examples/pipelines/folders.toml",
         600,
     )
-    assert "7 rows in, 3 results" in said
+    assert "7 rows in, 3 results" in printed
     assert results(tmp_path) == 3

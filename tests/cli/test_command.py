@@ -51,9 +51,9 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_shell_completes_subcommands() -> None:
-    asked = {"_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet ex", "COMP_CWORD": "1"}
+    requested = {"_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet ex", "COMP_CWORD": "1"}
     ran = subprocess.run(
-        [sys.executable, "-m", "watersmeet.cli"], capture_output=True, text=True, env=os.environ | asked, check=True
+        [sys.executable, "-m", "watersmeet.cli"], capture_output=True, text=True, env=os.environ | requested, check=True
     )
     assert ran.stdout.split() == ["explain", "experiment"]
 

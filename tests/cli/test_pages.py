@@ -15,8 +15,8 @@ from watersmeet.pipelines import schema
 @pytest.mark.more
 def test_the_commands_of_the_page_of_pipelines(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    for commands, told in blocks("pipelines.md"):
-        assert missing(told, place.run(commands)) == []
+    for commands, given in blocks("pipelines.md"):
+        assert missing(given, place.run(commands)) == []
 
 
 def test_the_pages_have_every_key() -> None:

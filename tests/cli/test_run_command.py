@@ -30,8 +30,8 @@ QUERY = (
 
 
 def progress(number: int, *, rows: int = 100, malformed: int = 0, **counters: int) -> Any:
-    told = {"shard": 0, "idle": 0, "rows_in": rows, "results": 50, "late": 0, "violations": 0, "stored": 80}
-    note = json.dumps(told | {"state_bytes": 1_500_000} | counters)
+    given = {"shard": 0, "idle": 0, "rows_in": rows, "results": 50, "late": 0, "violations": 0, "stored": 80}
+    note = json.dumps(given | {"state_bytes": 1_500_000} | counters)
     metrics = {"watersmeet": {"shards": [note]}, "watersmeet_malformed_bid": {"messages": malformed}}
     return SimpleNamespace(batchId=number, durationMs={"triggerExecution": 1200}, observedMetrics=metrics)
 
@@ -73,9 +73,9 @@ def test_groups_are_told_in_place_of_the_results_they_are_of() -> None:
     tally = Tally(["bid"])
     tally.update([progress(0, groups=7)], console)
     tally.sum_up(console)
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "100 rows in, 7 out" in said
-    assert "7 groups of 50 results" in said
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "100 rows in, 7 out" in printed
+    assert "7 groups of 50 results" in printed
 
 
 def test_nothing_to_do_is_told_too() -> None:
@@ -150,16 +150,16 @@ def test_a_query_alone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
 class Explained:
     """A pipeline's join that is never made: its explanation is what it was asked for."""
 
-    def explain(self, **asked: object) -> str:
-        return Text(asked)
+    def explain(self, **requested: object) -> str:
+        return Text(requested)
 
     def stop(self) -> None:
         """As a session does."""
 
 
 class Text(str):
-    def __new__(cls, asked: object) -> Text:
-        return super().__new__(cls, f"asked {asked}")
+    def __new__(cls, requested: object) -> Text:
+        return super().__new__(cls, f"asked {requested}")
 
     def to_dict(self) -> dict[str, str]:
         return {"text": str(self)}

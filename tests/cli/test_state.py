@@ -26,20 +26,20 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def state(*words: object) -> tuple[int, str, str]:
-    told = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "COLUMNS": "200"}
-    told["TMPDIR"] = str(Path(str(words[0])).parent)  # where the log of a run that failed stays
+    given = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "COLUMNS": "200"}
+    given["TMPDIR"] = str(Path(str(words[0])).parent)  # where the log of a run that failed stays
     command = [sys.executable, "-m", "watersmeet.cli", "state", *map(str, words)]
-    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | told, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | given, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 
 
 def test_what_is_held_and_what_is_heavy_and_what_changed(checkpoint: Path) -> None:
-    code, told, _ = state(checkpoint)
+    code, printed, _ = state(checkpoint)
     assert code == 0
-    assert {"a", "b"} <= {word for line in told.splitlines() for word in line.split()}
-    code, told, _ = state(checkpoint, "--rows", "a", "--limit", "2", "--keys", "--diff", "0", golden.WRITTEN - 1)
+    assert {"a", "b"} <= {word for line in printed.splitlines() for word in line.split()}
+    code, printed, _ = state(checkpoint, "--rows", "a", "--limit", "2", "--keys", "--diff", "0", golden.WRITTEN - 1)
     assert code == 0
-    lines = told.splitlines()
+    lines = printed.splitlines()
     assert [line.split()[:2] for line in lines if line.startswith("stream")] == [["stream", "operator"]] * 2
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     assert len(rows) == 2
@@ -47,9 +47,9 @@ def test_what_is_held_and_what_is_heavy_and_what_changed(checkpoint: Path) -> No
 
 
 def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: Path) -> None:
-    code, told, _ = state(checkpoint, "--rescale", 3, tmp_path / "three")
+    code, printed, _ = state(checkpoint, "--rescale", 3, tmp_path / "three")
     assert code == 0
-    assert "start the query with shards=3" in told
+    assert "start the query with shards=3" in printed
     assert (tmp_path / "three" / "metadata").exists()
 
 

@@ -68,21 +68,21 @@ def test_the_order_is_the_parameters() -> None:
 
 def test_punctuations_save_memory() -> None:
     a, b = TWO.streams
-    told = replace(TWO, streams=(replace(a, punctuation_rate=4.0), replace(b, punctuation_rate=4.0)))
-    plain, less = COST_MODELS["pwjoin"](TWO), COST_MODELS["pwjoin"](told)
+    punctuated = replace(TWO, streams=(replace(a, punctuation_rate=4.0), replace(b, punctuation_rate=4.0)))
+    plain, less = COST_MODELS["pwjoin"](TWO), COST_MODELS["pwjoin"](punctuated)
     assert less.tuples[0] < plain.tuples[0]
     assert less.tuples[1] == pytest.approx(30 * 25 / 4 * (1 - math.exp(-4 * 6 / 25)))
     assert less.work.results == pytest.approx(plain.work.results, rel=0.3), "what is purged would not have matched"
     assert less.work.purged > 0
     assert (plain.work.punctuations, less.work.punctuations) == (0, 8)
-    assert COST_MODELS["eager"](told).work.punctuations == 8
+    assert COST_MODELS["eager"](punctuated).work.punctuations == 8
 
 
 def test_equation_1_where_the_keys_since_the_start_are_known() -> None:
     """A quarter of b's keys is closed, and none of a's."""
     a, b = TWO.streams
-    told = replace(TWO, streams=(replace(a, punctuation_rate=0.5), replace(b, keys_seen=200.0)), elapsed=100.0)
-    cost = COST_MODELS["pwjoin"](told)
+    punctuated = replace(TWO, streams=(replace(a, punctuation_rate=0.5), replace(b, keys_seen=200.0)), elapsed=100.0)
+    cost = COST_MODELS["pwjoin"](punctuated)
     assert cost.tuples == (200, 180 * 0.75)
     assert cost.work.purged == 30 * 0.25
     assert cost.work.looked_at == pytest.approx((20 * 150 * 0.75 + 30 * 200) / 40)

@@ -56,17 +56,17 @@ def look(browser_open: Callable[..., BrowserContext], events: Path) -> Open:
     def look(path: Path = events, **how: Any) -> Iterator[Page]:
         with dashboard.serve(path) as served:
             context = browser_open(**how)
-            page, wrong, asked = context.pages[0], [], []
+            page, wrong, requested = context.pages[0], [], []
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-            page.on("request", lambda request: asked.append(request.url))
+            page.on("request", lambda request: requested.append(request.url))
             page.goto(served.url)
             page.wait_for_selector("body[data-ready=yes]", state="attached")
             page.wait_for_selector("#tile-tuples")
             yield page
             context.close()
             assert wrong == []
-            assert all(url.startswith(served.url) for url in asked)
+            assert all(url.startswith(served.url) for url in requested)
 
     return look
 

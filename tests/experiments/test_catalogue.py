@@ -28,9 +28,9 @@ def test_every_row_has_its_experiments():
 
 
 def test_a_run_tells_how_far_it_is():
-    told = []
-    assert list(Run(on_progress=told.append).steps("abcd")) == list("abcd")
-    assert told == [0.25, 0.5, 0.75, 1.0]
+    found = []
+    assert list(Run(on_progress=found.append).steps("abcd")) == list("abcd")
+    assert found == [0.25, 0.5, 0.75, 1.0]
     assert (Run().size(10, 1), Run(quick=True).size(10, 1)) == (10, 1)
 
 

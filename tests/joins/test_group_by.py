@@ -53,11 +53,11 @@ def test_groups_are_those_of_a_naive_group_by(by: str, feed: Feed, w: Any, how: 
         patch.setattr(parts, "MOST_PIECES", data.draw(st.sampled_from([1, 2, 32])))
         patch.setattr(stream_state, "MAX_SMALL_SEGMENTS", data.draw(st.sampled_from([1, 64])))
         for n in range(len(feed)):
-            news = rows_of(list(plain.step(feed.batches(n))))
-            results += news
+            arrivals = rows_of(list(plain.step(feed.batches(n))))
+            results += arrivals
             ended = plain.output_watermark() >= AFTER_ALL
             out = groups_of(list(running.step(feed.batches(n))), q)
-            assert bag(out) == bag(expected.step(news, plain, plain.watermarks, ended))
+            assert bag(out) == bag(expected.step(arrivals, plain, plain.watermarks, ended))
             assert bag(open_groups(running)) == bag([expected.read(g) for g in expected.open])
             assert running.counters.open_groups == len(expected.open)
             behind, token = rebuilt(join, header, store), header.token
@@ -91,9 +91,9 @@ def test_mapped_working_states_change_nothing(feed: Feed, w: Any) -> None:
                 assert cache.complete(folder)
                 assert cache.load(running, folder)
             out = groups_of(list(running.step(feed.batches(n))), q)
-            news = rows_of(list(plain.step(feed.batches(n))))
+            arrivals = rows_of(list(plain.step(feed.batches(n))))
             ended = plain.output_watermark() >= AFTER_ALL
-            assert bag(out) == bag(expected.step(news, plain, plain.watermarks, ended))
+            assert bag(out) == bag(expected.step(arrivals, plain, plain.watermarks, ended))
             header = log.commit(running, header, store)
             cache.save(running, folder)
 
@@ -112,15 +112,15 @@ def test_groups_behind_a_shuffle(feed: Feed, w: Any, data: st.DataObject) -> Non
     )
     plain, expected, fold = PWJoin().start(q.join), NaiveGroups(q), Fold(q)
     running, store, header = GroupsOf(q, 2).start(), log.MemoryStore(), log.begin(q)
-    said: dict[int, Sequence[int]] = {}
+    found: dict[int, Sequence[int]] = {}
     for n in range(len(feed)):
         tables = list(plain.step(feed.batches(n)))
         partials = [fold.partials(t) for t in tables]
         rows = pa.concat_tables(partials).combine_chunks().to_batches() if partials else []
         silent = data.draw(st.sampled_from([None, 0, 1]))
         spoke = {shard: tuple(plain.watermarks) for shard in (0, 1) if shard != silent}
-        said |= spoke
-        progress = [min(p) for p in zip(*said.values(), strict=True)] if len(said) == 2 else running.watermarks
+        found |= spoke
+        progress = [min(p) for p in zip(*found.values(), strict=True)] if len(found) == 2 else running.watermarks
         ended = min(progress) >= AFTER_ALL
         batch = Partials(rows[0] if rows else no_rows(fold.schema), watermarks=tuple(spoke.items()))
         out = groups_of(list(running.step([batch])), q)

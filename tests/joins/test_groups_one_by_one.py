@@ -31,8 +31,8 @@ def script(
     """Each step: rows of a, rows of b, punctuations of both, groups that come out, groups that stay."""
     running = GroupedJoin(Join(q.join, PWJoin()), q).start()
     store, header = log.MemoryStore(), log.begin(q)
-    for a, b, said, out, stay in steps:
-        feed = Feed(((tuple(a),), (tuple(b),)), ((tuple(said),), (tuple(said),)))
+    for a, b, given, out, stay in steps:
+        feed = Feed(((tuple(a),), (tuple(b),)), ((tuple(given),), (tuple(given),)))
         assert sorted(groups_of(list(running.step(feed.batches(0))), q)) == sorted(out)
         assert sorted(open_groups(running)) == sorted(stay)
         header = log.commit(running, header, store)
@@ -129,8 +129,8 @@ def test_what_is_written_follows_the_batch() -> None:
 def test_a_sum_that_does_not_fit_is_an_error() -> None:
     q = query(("k",), (TimeWindow(10), TimeWindow(10)), names=["sum_i"])
     running = GroupedJoin(Join(q.join, PWJoin()), q).start()
-    said = ((Punctuation(End(), 5),),)
-    feed = Feed(((((1, 5, None, 2**62),),), (((1, 5, None, None),) * 2,)), (said, said))
+    punctuations = ((Punctuation(End(), 5),),)
+    feed = Feed(((((1, 5, None, 2**62),),), (((1, 5, None, None),) * 2,)), (punctuations, punctuations))
     with pytest.raises(WatersmeetError, match="`sum_i`, the sum of `i`, is too large for int64 in a group"):
         list(running.step(feed.batches(0)))
 

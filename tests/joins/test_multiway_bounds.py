@@ -66,7 +66,7 @@ def engine(script: Script, n: int) -> list[Batch]:
 
 def without_words(script: Script) -> Script:
     """The same, said nothing: no punctuation, no end, and silence means nothing."""
-    batches = tuple(tuple(Elements(n.tuples) for n in news) for news in script.batches)
+    batches = tuple(tuple(Elements(n.tuples) for n in arrivals) for arrivals in script.batches)
     return replace(script, batches=batches, idle_after=(None,) * len(script.windows))
 
 
@@ -95,9 +95,9 @@ def duckdb_join(script: Script, query: JoinQuery) -> list[tuple[Any, ...]]:
 
 def on_time(script: Script, i: int) -> dict[str, Any]:
     progress, kept = -(1 << 62), []
-    for news in script.batches:
-        kept += [t for t in news[i].tuples if t.ts is not None and t.ts >= progress]
-        progress = max([progress, *(t.ts - script.delays[i] for t in news[i].tuples if t.ts is not None)])
+    for arrivals in script.batches:
+        kept += [t for t in arrivals[i].tuples if t.ts is not None and t.ts >= progress]
+        progress = max([progress, *(t.ts - script.delays[i] for t in arrivals[i].tuples if t.ts is not None)])
     x, key = NAMES[i], key_names("int64", i)[0]
     columns = {f"{x}_ts": [t.ts for t in kept], key: [t.key[0] for t in kept], f"{x}_n": [t.row for t in kept]}
     return {name: pa.array(values, pa.int64()) for name, values in columns.items()}
@@ -277,8 +277,8 @@ def test_equal_rows_may_stand_in_a_window_of_rows(data: st.DataObject) -> None:
     """Tuples with equal times and numbers, told apart by their keys or not at all."""
     script = data.draw(scripts(kind=st.just("bool"), how=inner, streams=3, rows=4, batches=4, window=all_windows()))
     doubled = tuple(
-        tuple(replace(n, tuples=tuple(replace(t, row=t.row % 2) for t in n.tuples)) for n in news)
-        for news in script.batches
+        tuple(replace(n, tuples=tuple(replace(t, row=t.row % 2) for t in n.tuples)) for n in arrivals)
+        for arrivals in script.batches
     )
     script = without_words(replace(script, batches=doubled, constraints=((), (), ())))
     follow(script, plan(script.query(), "general_lazy").start())

@@ -38,8 +38,8 @@ def results(join: object, script: Script, n: int) -> list[Row]:
 @given(script=three())
 def test_a_predicate_is_asked_of_every_combination(name: str, script: Script) -> None:
     query = script.query()
-    asked = JoinQuery(query.streams, where=parse("(a_n + b_n + c_n) % 2 = 0", columns_of(query.streams)))
-    plain, strict = operator(name, query).start(), operator(name, asked).start()
+    join_query = JoinQuery(query.streams, where=parse("(a_n + b_n + c_n) % 2 = 0", columns_of(query.streams)))
+    plain, strict = operator(name, query).start(), operator(name, join_query).start()
     for n in range(len(script.batches)):
         whole = results(plain, script, n)
         fitting = results(strict, script, n)
@@ -108,8 +108,8 @@ def test_a_group_waits_for_results_that_wait() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(10, None), (None, 10), (10, 20)])
 def test_how_long_results_wait_is_fixed_for_the_life_of_a_state(before: int | None, after: int | None) -> None:
-    news = tuple(Elements((Tuple(9, (1,), n),)) for n in range(3))
-    script = Script("int64", "inner", (TimeWindow(5),) * 3, (0,) * 3, ((),) * 3, (news,))
+    arrivals = tuple(Elements((Tuple(9, (1,), n),)) for n in range(3))
+    script = Script("int64", "inner", (TimeWindow(5),) * 3, (0,) * 3, ((),) * 3, (arrivals,))
     query, store = script.query(), log.MemoryStore()
     join = plan(query, "lazy", every=before).start()
     results(join, script, 0)

@@ -151,8 +151,8 @@ def test_pjoin_knows_no_windows() -> None:
 
 
 def test_a_range_of_several_columns_is_refused() -> None:
-    news = Elements(punctuations=(Punctuation(Range(0, 1), 0),))
-    script = Script("two columns", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ((news, Elements()),))
+    arrivals = Elements(punctuations=(Punctuation(Range(0, 1), 0),))
+    script = Script("two columns", "inner", (TimeWindow(1), TimeWindow(1)), (0, 0), ((), ()), ((arrivals, Elements()),))
     with pytest.raises(ColumnError) as caught:
         list(PWJoin().start(script.query()).step([script.batch(0, i) for i in (0, 1)]))
     assert str(caught.value) == (

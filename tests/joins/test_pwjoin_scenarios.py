@@ -44,20 +44,20 @@ def _finished(pattern: Pattern) -> list[Any]:
 def told(text: str) -> Elements:
     """Elements from words such as those above."""
     tuples: list[Tuple] = []
-    said: list[Punctuation] = []
+    punctuations: list[Punctuation] = []
     for word in text.split():
         if ranged := re.fullmatch(r"([\[(])(\w*),(\w*)([\])])(\d+)", word):
             left, low, high, right, time = ranged.groups()
-            said.append(Punctuation(Range(low or None, high or None, left == "[", right == "]"), int(time)))
+            punctuations.append(Punctuation(Range(low or None, high or None, left == "[", right == "]"), int(time)))
         elif word == ".":
-            said.append(Punctuation(End(), 0))
+            punctuations.append(Punctuation(End(), 0))
         elif word[0] == "~":
-            said.append(Punctuation(Heartbeat(int(word[1:])), int(word[1:])))
+            punctuations.append(Punctuation(Heartbeat(int(word[1:])), int(word[1:])))
         elif word[0] == "!":
-            said.append(Punctuation(Value((word[1],)), int(word[2:])))
+            punctuations.append(Punctuation(Value((word[1],)), int(word[2:])))
         else:
             tuples.append(Tuple(int(word[1:]), (None if word[0] == "-" else word[0],), len(tuples)))
-    return Elements(tuple(tuples), tuple(said))
+    return Elements(tuple(tuples), tuple(punctuations))
 
 
 class Scene:

@@ -26,17 +26,17 @@ def test_what_a_result_needs_is_stored_until_then(script: Script, every: int) ->
     rules = Rules(script.query(), every)
     n = len(script.windows)
     kept: list[list[Tuple]] = [[] for _ in range(n)]
-    for news in script.batches:
-        outcome = rules.step(news)
+    for arrivals in script.batches:
+        outcome = rules.step(arrivals)
         for found in outcome.pairs:
-            assert all(t in kept[i] or t in news[i].tuples for i, t in enumerate(found))
+            assert all(t in kept[i] or t in arrivals[i].tuples for i, t in enumerate(found))
         kept = [[*outcome.stored[i], *rules.pending(i)] for i in range(n)]
 
 
 @given(SEVERAL, st.sampled_from([0, 4]))
 def test_every_result_of_the_definition_comes_out_once(script: Script, every: int) -> None:
     rules = Rules(script.query(), every)
-    found = [c for news in script.batches for c in rules.step(news).pairs]
+    found = [c for arrivals in script.batches for c in rules.step(arrivals).pairs]
     found += rules.step([Elements(ended=True)] * len(script.windows)).pairs
     whole = window_join([s.shown for s in rules.streams], script.windows)
     assert sorted(tuple(map(id, c)) for c in found) == sorted(tuple(map(id, c)) for c in whole)
@@ -45,10 +45,10 @@ def test_every_result_of_the_definition_comes_out_once(script: Script, every: in
 @given(scripts() | SEVERAL)
 def test_what_is_finished_stays_so_and_gives_nothing_any_more(script: Script) -> None:
     rules = Rules(script.query())
-    keys = [t.key for batch in script.batches for news in batch for t in news.tuples if None not in t.key]
+    keys = [t.key for batch in script.batches for arrivals in batch for t in arrivals.tuples if None not in t.key]
     finished: list[Any] = []
-    for news in script.batches:
-        outcome = rules.step(news)
+    for arrivals in script.batches:
+        outcome = rules.step(arrivals)
         given_out = [t.key for pair in outcome.pairs for t in pair] + [t.key for side in outcome.alone for t in side]
         assert not [key for key in given_out if key in finished]
         assert all(rules.finished(key) for key in finished)

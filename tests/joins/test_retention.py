@@ -108,10 +108,10 @@ def test_an_endless_stream_of_keys_leaves_a_bounded_state(
     store, header = log.MemoryStore(), log.begin(script.query())
     for n in range(200):
         tuples = tuple(texts(n))
-        said = [Punctuation(Value(t.key), n) for t in tuples] if source == "values" else []
+        punctuations = [Punctuation(Value(t.key), n) for t in tuples] if source == "values" else []
         if source == "ranges":
-            said = [Punctuation(Range(f"key {n:04}", f"key {n:04}x"), n)]
-        feed(join, script, Elements(tuples, tuple(said)), Elements((Tuple(n, ("another",), 0),)))
+            punctuations = [Punctuation(Range(f"key {n:04}", f"key {n:04}x"), n)]
+        feed(join, script, Elements(tuples, tuple(punctuations)), Elements((Tuple(n, ("another",), 0),)))
         header = log.commit(join, header, store)
         a, b = (stream.lists for stream in join.streams)
         assert a.keys <= 40 + 5 * 5
@@ -146,8 +146,8 @@ def test_neighbours_merge_into_a_range(window: Window) -> None:
     script = endless("inner", "int64", (), window)
     join = PWJoin().start(script.query())
     for n in range(50):
-        said = tuple(Punctuation(Value((k,)), n) for k in (2 * n, 2 * n + 1))
-        feed(join, script, Elements((Tuple(n, (2 * n,), 0),), said), Elements(punctuations=said))
+        punctuations = tuple(Punctuation(Value((k,)), n) for k in (2 * n, 2 * n + 1))
+        feed(join, script, Elements((Tuple(n, (2 * n,), 0),), punctuations), Elements(punctuations=punctuations))
         assert join.streams[0].lists.keys <= 5
     assert join.punctuation_sets[0].retention.dropped == 0
     merged = join.punctuation_sets[0].keys.merged
@@ -163,8 +163,8 @@ def test_what_a_range_says_needs_no_keys_beside_it() -> None:
     script = replace(endless("inner", "string", (), Unbounded()), constraints=((Ordered(),), (Ordered(),)))
     join = PWJoin().start(script.query())
     for n in range(60):
-        news = Elements((Tuple(n, (f"{n:03}",), 0),))
-        feed(join, script, news, news)
+        arrivals = Elements((Tuple(n, (f"{n:03}",), 0),))
+        feed(join, script, arrivals, arrivals)
         assert [len(s) for s in join.streams] == [1, 1]
         assert all(s.lists.keys <= 6 for s in join.streams)
     assert [p.retention.dropped for p in join.punctuation_sets] == [0, 0]
@@ -179,17 +179,17 @@ HINT = "give the streams a window, or close longer ranges of keys."
 def test_a_join_without_a_window_stops_rather_than_forget(windows: tuple[Window, Window]) -> None:
     script = endless("inner", "string", (), *windows)
     join = PWJoin().start(script.query())
-    said = tuple(Punctuation(Value((f"{n}",)), 0) for n in range(5))
-    feed(join, script, Elements(punctuations=said[:4]), Elements())
+    punctuations = tuple(Punctuation(Value((f"{n}",)), 0) for n in range(5))
+    feed(join, script, Elements(punctuations=punctuations[:4]), Elements())
     with pytest.raises(StateError) as caught:
-        feed(join, script, Elements(punctuations=said[4:]), Elements())
+        feed(join, script, Elements(punctuations=punctuations[4:]), Elements())
     assert str(caught.value) == FULL.format("4 keys that do not merge into ranges", HINT)
 
     join = PWJoin().start(script.query())
-    said = tuple(Punctuation(Range(f"{n}", f"{n}x"), 0) for n in range(3))
-    feed(join, script, Elements(punctuations=said[:2]), Elements())
+    punctuations = tuple(Punctuation(Range(f"{n}", f"{n}x"), 0) for n in range(3))
+    feed(join, script, Elements(punctuations=punctuations[:2]), Elements())
     with pytest.raises(StateError) as caught:
-        feed(join, script, Elements(punctuations=said[2:]), Elements())
+        feed(join, script, Elements(punctuations=punctuations[2:]), Elements())
     assert str(caught.value) == FULL.format("2 ranges of keys", HINT)
 
 
@@ -283,8 +283,8 @@ def test_neighbours_are_looked_for_when_there_are_twice_as_many_and_not_again_af
     header = log.begin(script.query())
     rewritten = []
     for n in range(64):
-        said = (Punctuation(Value((7 * n,)), n),)  # no neighbours
-        feed(join, script, Elements(punctuations=said), Elements())
+        punctuations = (Punctuation(Value((7 * n,)), n),)  # no neighbours
+        feed(join, script, Elements(punctuations=punctuations), Elements())
         rewritten.append(join.punctuation_sets[0].retention.rewrite)
         header = log.commit(join, header, store)
         join = PWJoin().start(script.query())

@@ -34,13 +34,15 @@ def script(constraint: Constraint, *batches: list[tuple[int, int]], delay: int =
     """The first stream has these rows (time, key) in its batches, the other one every key at every time."""
     numbers = iter(range(1 << 20))
     keys, times = ({t[n] for batch in batches for t in batch} for n in (1, 0))
-    news = [Elements(tuple(Tuple(ts, (k,), next(numbers)) for ts, k in batch)) for batch in batches]
+    arrivals = [Elements(tuple(Tuple(ts, (k,), next(numbers)) for ts, k in batch)) for batch in batches]
     others = [
         Elements(tuple(Tuple(max(times), (k,), next(numbers)) for k in sorted(keys))),
-        *[Elements()] * (len(news) - 1),
+        *[Elements()] * (len(arrivals) - 1),
     ]
     windows = (TimeWindow(100), TimeWindow(100))
-    return Script("int64", "inner", windows, (delay, 100), ((constraint,), ()), tuple(zip(news, others, strict=True)))
+    return Script(
+        "int64", "inner", windows, (delay, 100), ((constraint,), ()), tuple(zip(arrivals, others, strict=True))
+    )
 
 
 def violations(some: Script, operator: str = "pwjoin") -> list[list[int]]:

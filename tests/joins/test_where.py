@@ -64,9 +64,9 @@ def test_every_operator_asks_the_predicate(operator: Operator, script: Script, w
     )
     script = replace(script, batches=quiet, where=where)
     comparison, join = Comparison(script), operator(script.query()).start()
-    for n, news in enumerate(quiet):
+    for n, arrivals in enumerate(quiet):
         found = step(join, [script.batch(n, i) for i in (0, 1)])  # type: ignore[arg-type]  # a join of any kind
-        assert bag(found) == bag([comparison.combination(c) for c in comparison.rules.step(news).pairs])
+        assert bag(found) == bag([comparison.combination(c) for c in comparison.rules.step(arrivals).pairs])
         assert join.counters.results == len(found)
 
 

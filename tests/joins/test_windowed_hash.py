@@ -28,10 +28,10 @@ from watersmeet.model.windows import TimeWindow
 SECOND = 1_000_000
 
 
-def regular(asked: JoinQuery, rates: tuple[int, int], seconds: int, keys: int) -> list[Batch]:
+def regular(requested: JoinQuery, rates: tuple[int, int], seconds: int, keys: int) -> list[Batch]:
     """Tuples at even intervals with random keys, all in one batch. The streams do not tick at the same instants."""
     out, chance = [], np.random.default_rng(7)
-    for i, (spec, rate) in enumerate(zip(asked.streams, rates, strict=True)):
+    for i, (spec, rate) in enumerate(zip(requested.streams, rates, strict=True)):
         n = rate * seconds
         times = np.arange(n) * SECOND // rate + i * SECOND // (2 * sum(rates))
         columns = [pa.array(chance.integers(0, keys, n)), pa.array(times)]
@@ -42,9 +42,9 @@ def regular(asked: JoinQuery, rates: tuple[int, int], seconds: int, keys: int) -
 def ran(
     buckets: int, invalidation: str, rates: tuple[int, int] = (20, 20), seconds: int = 60, keys: int = 100
 ) -> RunningTupleAtATime:
-    asked = query()
-    join = WindowedHashJoin(buckets, invalidation).start(asked, sample_every=2 * SECOND)
-    for _ in join.step(regular(asked, rates, seconds, keys)):
+    join_query = query()
+    join = WindowedHashJoin(buckets, invalidation).start(join_query, sample_every=2 * SECOND)
+    for _ in join.step(regular(join_query, rates, seconds, keys)):
         pass
     return join
 
@@ -155,9 +155,9 @@ def test_occupancy_is_sampled_by_stream_time() -> None:
     join = ran(3, "all", (1, 1), 7)
     assert [t for t, _, _ in join.occupancy] == [0, 2 * SECOND, 4 * SECOND, 6 * SECOND]
     assert [(a, b) for _, a, b in join.occupancy] == [(0, 0), (2, 2), (4, 4), (6, 6)]
-    asked = query()
-    unasked = WindowedHashJoin(3).start(asked)
-    list(unasked.step(regular(asked, (1, 1), 7, 10)))
+    join_query = query()
+    unasked = WindowedHashJoin(3).start(join_query)
+    list(unasked.step(regular(join_query, (1, 1), 7, 10)))
     assert unasked.occupancy == []
 
 

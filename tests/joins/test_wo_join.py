@@ -148,9 +148,9 @@ def test_a_stream_that_is_idle_does_not_hold_the_others_back() -> None:
 
 def test_punctuations_close_earlier() -> None:
     join = WOJoin(scrambling=(50, 50)).start(query(2))
-    said = BatchPunctuations(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]))
-    news = batch(1, [2, 3])
-    for _ in join.step([batch(0, [1, 2, 3]), Batch(news.rows, FOREVER + 20, punctuations=said)]):
+    punctuations = BatchPunctuations(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]))
+    arrivals = batch(1, [2, 3])
+    for _ in join.step([batch(0, [1, 2, 3]), Batch(arrivals.rows, FOREVER + 20, punctuations=punctuations)]):
         pass
     assert held(join, 0) == [1, 3]
 
@@ -158,9 +158,11 @@ def test_punctuations_close_earlier() -> None:
 def test_without_a_time_punctuations_hold_from_their_batch_on() -> None:
     """The rows of the batch itself stand before them; who comes afterwards breaks the stream's word."""
     join = WOJoin(scrambling=(50, 50)).start(query(2))
-    said = BatchPunctuations(pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]), ((Range(5, None), 9),))
-    news = batch(1, [2, 6])
-    found = list(join.step([batch(0, [1, 2, 3, 6, 7]), replace(news, punctuations=said)]))
+    punctuations = BatchPunctuations(
+        pa.record_batch([pa.array([2])], names=["epoch"]), np.array([9]), ((Range(5, None), 9),)
+    )
+    arrivals = batch(1, [2, 6])
+    found = list(join.step([batch(0, [1, 2, 3, 6, 7]), replace(arrivals, punctuations=punctuations)]))
     assert sum(t.num_rows for t in found) == 2
     assert (held(join, 0), join.counters.violations) == ([1, 3], 0)
     join.arrivals = []
@@ -183,8 +185,8 @@ def test_closings_that_lie_are_counted_by_event_time() -> None:
         pass
     log.commit(join, log.begin(join.query), log.MemoryStore())
     keys = pa.record_batch([pa.array([1000, 2000])], names=["epoch"])
-    said = BatchPunctuations(keys, np.array([11, 25]), ((Range(3000, 3001), 11),))
-    for _ in join.step([replace(news([40], [4000]), punctuations=said), batch(1, [])]):
+    punctuations = BatchPunctuations(keys, np.array([11, 25]), ((Range(3000, 3001), 11),))
+    for _ in join.step([replace(news([40], [4000]), punctuations=punctuations), batch(1, [])]):
         pass
     assert join.punctuation_sets[0].keys.contradicted == 2  # of 2000 one is of 30, of 3000 one of 12
 

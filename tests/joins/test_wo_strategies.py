@@ -66,8 +66,8 @@ def test_results_are_those_without_a_strategy(data: st.DataObject, n: int, strat
     found, last = [], -1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spill, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
-        for news in batches:
-            one, other = step(plain, news), step(join, news)
+        for arrivals in batches:
+            one, other = step(plain, arrivals), step(join, arrivals)
             plain.arrivals = join.arrivals = []
             if strategy == "dbf":  # not even later
                 assert bag(other) == bag(one)
@@ -111,11 +111,11 @@ def test_hybrid_keeps_least_in_memory() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(spill, "PIECE", 32)
             for parts in cut(rows, 60, 1.0):
-                news = [
+                arrivals = [
                     Batch.of(r.rename_columns(s.schema.names), s.time)
                     for r, s in zip(parts, join.query.streams, strict=True)
                 ]
-                results[strategy] += len(step(join, news))
+                results[strategy] += len(step(join, arrivals))
                 in_memory.append(join.counters.stored + join.counters.deferred)
             results[strategy] += len(step(join, [batch(i, [], ended=True) for i in range(2)]))
         most[strategy] = max(in_memory)
@@ -137,8 +137,8 @@ def test_a_restart_changes_nothing(data: st.DataObject, strategy: str, mapped: b
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(spill, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         join = definition.start(MappedArrays(Path(name)) if mapped else None)
-        for news in batches:
-            assert bag(step(straight, news)) == bag(step(join, news))
+        for arrivals in batches:
+            assert bag(step(straight, arrivals)) == bag(step(join, arrivals))
             straight.arrivals = []
             header = log.commit(join, header, store)
             assert set(store.segments) == {e.id for e in header.segments}
@@ -182,9 +182,9 @@ def test_closings_wait_for_nobody_who_is_held_back(strategy: str) -> None:
     """a has closed 7 and its tuple of 7 is on disk, or waits: b's 7 still finds it."""
     memory = 100 if strategy == "auto" else None
     join = WOJoin(scrambling=(0, 0), strategy=strategy, memory=memory, shed=memory is not None).start(query(2))
-    said = BatchPunctuations(pa.record_batch([pa.array([7])], names=["epoch"]), np.array([2]))
+    punctuations = BatchPunctuations(pa.record_batch([pa.array([7])], names=["epoch"]), np.array([2]))
     leader = batch(0, [1, 5, 7])
-    assert step(join, [Batch(leader.rows, FOREVER + 20, punctuations=said), batch(1, [1])])
+    assert step(join, [Batch(leader.rows, FOREVER + 20, punctuations=punctuations), batch(1, [1])])
     join.arrivals = []
     found = step(join, [batch(0, [9], first=30), batch(1, [7, 9], first=1)])
     assert sorted(row[0] for row in found) == [7, 9]
@@ -221,10 +221,10 @@ def test_streams_that_end_one_by_one_and_strategies_that_change(data: st.DataObj
     join = WOJoin(scrambling=[factor(s) for s in streams], **how).start(query(n))
     key_ranks(join)._choose = lambda coming: None  # type: ignore[method-assign]
     found = []
-    for news in batches:
+    for arrivals in batches:
         if changing:
             key_ranks(join).strategy = data.draw(st.sampled_from(["none", "dbf", "hybrid"]), label="strategy")
-        found += step(join, news)
+        found += step(join, arrivals)
         join.arrivals = []
     assert bag(found) == bag(whole_join(streams))
     assert [len(s) for s in join.own] == [0] * n

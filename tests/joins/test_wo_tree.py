@@ -76,9 +76,9 @@ def test_a_tree_gives_what_one_join_would(data: st.DataObject, sizes: tuple[int,
     definition = tree(sizes, [factor(keys) for keys in streams])
     running, at, found = definition.start(), [0] * len(streams), []
     for keys in data.draw(cuts(streams)):
-        news = [batch(i, some, at[i]) for i, some in enumerate(keys)]
+        arrivals = [batch(i, some, at[i]) for i, some in enumerate(keys)]
         at = [a + len(some) for a, some in zip(at, keys, strict=True)]
-        found += step(running, grouped(sizes, news))
+        found += step(running, grouped(sizes, arrivals))
         for join in running.joins:
             join.arrivals = []
             assert join.counters.too_late == 0
@@ -97,9 +97,9 @@ def test_every_join_of_a_tree_restarts(data: st.DataObject) -> None:
     stores = [log.MemoryStore() for _ in running.joins]
     headers = [log.begin(j.query) for j in running.joins]
     for keys in data.draw(cuts(streams)):
-        news = [batch(i, some, at[i]) for i, some in enumerate(keys)]
+        arrivals = [batch(i, some, at[i]) for i, some in enumerate(keys)]
         at = [a + len(some) for a, some in zip(at, keys, strict=True)]
-        found += step(running, grouped(sizes, news))
+        found += step(running, grouped(sizes, arrivals))
         headers = [log.commit(j, h, s) for j, h, s in zip(running.joins, headers, stores, strict=True)]
         if data.draw(st.booleans(), label="restart"):
             running = definition.start()
@@ -125,14 +125,14 @@ def test_theorem_31_bounds_the_results_of_a_leaf(seed: int) -> None:
     figures = [Statistics(f"s{i}", 1 / s.gap, scrambling=s.scrambling, multiplicity=2) for i, s in enumerate(made)]
     bounds = [round(output_scrambling(figures[:3])), round(output_scrambling(figures[3:]))]
     assert bounds == [4 * (20 + 30 + 40), 4 * (40 + 60 + 80)]
-    told = tree((3, 3), [s.scrambling for s in made]).start()
+    found = tree((3, 3), [s.scrambling for s in made]).start()
     bounded = tree((3, 3), [s.scrambling for s in made], bounds).start()
     kept, results, orders = [0, 0], [0, 0], [[], []]
     for parts in cut(rows, 20, 0.05):
-        names = [s.schema.names for leaf in told.leaves for s in leaf.query.streams]
-        news = [Batch.of(r.rename_columns(n), n[0]) for r, n in zip(parts, names, strict=True)]
-        for t, running in enumerate((told, bounded)):
-            results[t] += len(step(running, grouped((3, 3), news)))
+        names = [s.schema.names for leaf in found.leaves for s in leaf.query.streams]
+        arrivals = [Batch.of(r.rename_columns(n), n[0]) for r, n in zip(parts, names, strict=True)]
+        for t, running in enumerate((found, bounded)):
+            results[t] += len(step(running, grouped((3, 3), arrivals)))
             kept[t] += running.root.counters.stored
             for i, leaf in enumerate(running.leaves):
                 if t == 0:
@@ -146,7 +146,7 @@ def test_theorem_31_bounds_the_results_of_a_leaf(seed: int) -> None:
         assert orders[i][-1] <= bounds[i]
     first = figures[:3]
     rate = sum(s.rate * math.prod(o.multiplicity for o in first if o is not s) for s in first)  # equation 9
-    assert key_ranks(told.root).buffers.disorder[0].count <= 20 * rate
+    assert key_ranks(found.root).buffers.disorder[0].count <= 20 * rate
 
 
 def test_errors() -> None:

@@ -95,28 +95,28 @@ def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_
         assert headers[BATCH].decode().isdigit()
     late = Reader(broker.servers, "late")
     late.until(2)
-    told = {(dict(m.headers())["kind"], row_of(m)["item_id"]) for m in late.rest()}
-    assert told == {(b"late", 1), (b"violation", 2)}
+    found = {(dict(m.headers())["kind"], row_of(m)["item_id"]) for m in late.rest()}
+    assert found == {(b"late", 1), (b"violation", 2)}
     closed = Reader(broker.servers, "closed")
     closed.until(1)
     rows = [row_of(message) for message in closed.rest()]
     assert Counter(row["key"][0] for row in rows if "key" in row) == Counter(range(31))
     _same_numbers(first.printed, second.printed, tmp_path / "out" / "events.jsonl")  # type: ignore[attr-defined]
-    said = second.printed  # type: ignore[attr-defined]
-    assert "0 tuples in state" in said.splitlines()[-1], said
-    assert broker.servers not in first.printed + said  # type: ignore[attr-defined]
+    printed = second.printed  # type: ignore[attr-defined]
+    assert "0 tuples in state" in printed.splitlines()[-1], printed
+    assert broker.servers not in first.printed + printed  # type: ignore[attr-defined]
 
 
 def _same_numbers(first: str, second: str, events: Path) -> None:
     """The page shows what the file of events has, and that is what the runs themselves have told."""
-    told = [json.loads(line) for line in events.read_text().splitlines()]
-    runs = [event["run"] for event in told if event["kind"] == "started"]
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    runs = [event["run"] for event in lines if event["kind"] == "started"]
     assert len(runs) == 2
-    for run, said in zip(runs, (first, second), strict=True):
-        assert "live page: http://127.0.0.1:" in said
-        batches = [event for event in told if event["kind"] == "batch" and event["run"] == run]
+    for run, given in zip(runs, (first, second), strict=True):
+        assert "live page: http://127.0.0.1:" in given
+        batches = [event for event in lines if event["kind"] == "batch" and event["run"] == run]
         rows, out = (sum(batch[field] for batch in batches) for field in ("rows_in", "rows_out"))
-        assert said.splitlines()[-1].startswith(f"{len(batches)} batches, {rows:,} rows in, {out:,} results")
+        assert given.splitlines()[-1].startswith(f"{len(batches)} batches, {rows:,} rows in, {out:,} results")
 
 
 def row_of(message: Any) -> dict[str, Any]:
@@ -130,11 +130,11 @@ def test_the_commands_of_the_page_of_kafka_as_they_stand(tmp_path: Path) -> None
     port = str(free_port())
     place = Place(tmp_path, KAFKA_PORT=port, XDG_CACHE_HOME=str(tmp_path / "cache"))
     (block,) = blocks("kafka.md")
-    commands, told = (text.replace("9092", port) for text in block)
+    commands, found = (text.replace("9092", port) for text in block)
     try:
-        said = place.run(commands, PATIENCE)
+        printed = place.run(commands, PATIENCE)
     finally:
         place.run("./run kafka stop")
-    assert missing(told, said) == []
-    assert f"kafka: {packages.described('kafka')}" in said
+    assert missing(found, printed) == []
+    assert f"kafka: {packages.described('kafka')}" in printed
     assert len(list((tmp_path / "cache" / "watersmeet" / "jars").glob("*.jar"))) == len(packages.modules("kafka"))

@@ -88,9 +88,9 @@ def test_names_are_found_as_spark_finds_them() -> None:
 def test_more_than_comparisons_and_arithmetic_is_refused(text: str, what: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse(text, SCHEMA)
-    said = str(caught.value)
-    assert said.startswith(f"`where` ({text}) has {what}; a join evaluates comparisons (= <> < <= > >=")
-    assert said.endswith("after an inner join any condition goes.")
+    message = str(caught.value)
+    assert message.startswith(f"`where` ({text}) has {what}; a join evaluates comparisons (= <> < <= > >=")
+    assert message.endswith("after an inner join any condition goes.")
 
 
 @pytest.mark.parametrize(

@@ -75,14 +75,14 @@ def test_only_pwjoin_knows_who_is_unmatched(how: str) -> None:
 
 
 def test_without_windows_someone_must_close_keys() -> None:
-    told = query(None, None, a=(Unique(),), b=(Unique(),))
-    plan = make_plan(told, figures(told))
+    found = query(None, None, a=(Unique(),), b=(Unique(),))
+    plan = make_plan(found, figures(found))
     assert (plan.algorithm, plan.warnings) == ("pwjoin", ())
     silent = query(10, None)
     plan = make_plan(silent, figures(silent))
     grows = "its state grows without bound (estimated at 1 hour)"
     assert plan.warnings == (f"b has no window and a never closes keys, so {grows}",)
-    deaf = make_plan(told, figures(told), algorithm="hash").warnings
+    deaf = make_plan(found, figures(found), algorithm="hash").warnings
     assert deaf == tuple(f"{name} has no window and hash ignores punctuations, so {grows}" for name in "ab")
     three = make_plan(three_unbounded := query(None, None, None), figures(three_unbounded)).warnings
     assert three[0] == f"a has no window and b and c do not all close keys, so {grows}"
@@ -176,8 +176,8 @@ def test_a_hot_key_and_a_silent_stream_are_named() -> None:
 
 def test_each_rule_says_what_it_decided() -> None:
     plan = make_plan(query(10, 10), figures(query(10, 10)), cores=2)
-    said = [rule for rule, _ in plan.reasons]
-    assert said == [rule.__name__ for rule in RULES if rule.__name__ not in ("choose_expiry", "warn")]
+    found = [rule for rule, _ in plan.reasons]
+    assert found == [rule.__name__ for rule in RULES if rule.__name__ not in ("choose_expiry", "warn")]
     assert dict(plan.reasons)["divide"] == "2 shards: one per core"
 
 
@@ -255,8 +255,8 @@ def test_two_streams_keep_to_the_joins_of_two() -> None:
 
 def test_a_stream_that_all_others_close_is_stored_in_part() -> None:
     q = query(10, 10, 10)
-    told = {"punctuation_rate": 1000.0}
-    plan = make_plan(q, figures(q, b=told, c=told))
+    punctuations = {"punctuation_rate": 1000.0}
+    plan = make_plan(q, figures(q, b=punctuations, c=punctuations))
     assert plan.tuples[0] == pytest.approx(1000 * 2500 / 1000 * (1 - math.exp(-1000 * 10 / 2500)))
     assert plan.tuples[1:] == (10_000, 10_000)
 

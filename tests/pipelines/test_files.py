@@ -107,8 +107,8 @@ def test_keys_of_types_that_cannot_be_compared_are_found(folder: Path) -> None:
     (folder / "texts").mkdir()
     parquet.write_table(text, folder / "texts" / "1.parquet")
     change = 'format = "csv"\npath = "auctions"\noptions = { header = true }'
-    told = said(folder, change, 'format = "parquet"\npath = "texts"')
-    assert "`item_id` is STRING in `auction`, BIGINT in `bid`" in told
+    found = said(folder, change, 'format = "parquet"\npath = "texts"')
+    assert "`item_id` is STRING in `auction`, BIGINT in `bid`" in found
 
 
 def test_a_time_of_a_csv_file_is_spark_s_to_read(folder: Path) -> None:
@@ -144,6 +144,6 @@ def test_partitions_other_separators_compressed_files_and_orc(folder: Path) -> N
     (folder / "bids" / "1.parquet").unlink()
     orc.write_table(BIDS, folder / "bids" / "1.orc")
     change = 'format = "parquet"\npath = "bids"\ntime = "bid_at"'
-    told = said(folder, change, 'format = "orc"\npath = "bids"\ntime = "price"')
-    assert "`price` is DOUBLE; an event time is a TIMESTAMP." in told
+    found = said(folder, change, 'format = "orc"\npath = "bids"\ntime = "price"')
+    assert "`price` is DOUBLE; an event time is a TIMESTAMP." in found
     assert "there is no column `bid_at`" in said(folder, change, 'format = "text"\npath = "bids"\ntime = "bid_at"')

@@ -24,11 +24,11 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def downloads(monkeypatch: pytest.MonkeyPatch, *, ivy: str | None = None, client: str | None = None) -> list[str]:
     """What is asked of Maven; each way writes the jars, or says what is wrong."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def way(name: str, failure: str | None) -> None:
         def download(modules: list[str], folder: Path) -> str | None:
-            asked.append(f"{name} {len(modules)}")
+            requested.append(f"{name} {len(modules)}")
             for module in modules if failure is None else []:
                 (folder / maven.jar(module)).touch()
             return failure
@@ -37,7 +37,7 @@ def downloads(monkeypatch: pytest.MonkeyPatch, *, ivy: str | None = None, client
 
     way("by_ivy", ivy)
     way("by_client", client)
-    return asked
+    return requested
 
 
 def test_every_spark_has_a_connector_that_is_not_newer() -> None:
@@ -82,24 +82,24 @@ def test_a_pipeline_that_names_its_connector_fetches_none() -> None:
 
 
 def test_jars_are_fetched_once(monkeypatch: pytest.MonkeyPatch, bare: Path) -> None:
-    asked = downloads(monkeypatch)
+    requested = downloads(monkeypatch)
     first = packages.fetched(["kafka", "avro"])
     assert packages.fetched(["avro", "kafka"]) == first[-1:] + first[:-1]
-    assert asked == [f"by_ivy {len(first)}"]
+    assert requested == [f"by_ivy {len(first)}"]
     assert [jar.parent for jar in first] == [bare / "watersmeet" / "jars"] * len(first)
     assert sorted(p.name for p in first[0].parent.iterdir()) == sorted(jar.name for jar in first)
 
 
 def test_where_ivy_reaches_nothing_the_client_of_maven_is_asked(monkeypatch: pytest.MonkeyPatch, bare: Path) -> None:
-    asked = downloads(monkeypatch, ivy="unknown host.")
+    requested = downloads(monkeypatch, ivy="unknown host.")
     assert all(jar.exists() for jar in packages.fetched(["avro"]))
-    assert asked == ["by_ivy 1", "by_client 1"]
+    assert requested == ["by_ivy 1", "by_client 1"]
 
 
 def test_what_cannot_be_fetched_is_named_with_both_reasons(monkeypatch: pytest.MonkeyPatch, bare: Path) -> None:
     downloads(monkeypatch, ivy="unknown host.", client="there is no mvn.")
-    said = r"does not give org.apache.spark:spark-avro_2.13:\S+ Spark's Ivy: unknown host. Maven's client: there is no"
-    with pytest.raises(SettingError, match=rf"{said}(.|\n)*Hint: .*spark.jars"):
+    given = r"does not give org.apache.spark:spark-avro_2.13:\S+ Spark's Ivy: unknown host. Maven's client: there is no"
+    with pytest.raises(SettingError, match=rf"{given}(.|\n)*Hint: .*spark.jars"):
         packages.fetched(["avro"])
     assert list((bare / "watersmeet" / "jars").iterdir()) == []
 

@@ -86,9 +86,9 @@ def test_variables_are_put_in_and_never_shown(caplog: pytest.LogCaptureFixture) 
 
 def test_several_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
     text = changed(changed(FOLDERS, 'how = "left"', 'hwo = "left"'), 'delay = "5 seconds"', "delay = 5")
-    said = message(text)
-    assert said.index("line 20") < said.index("line 25")
-    assert said.endswith("2 mistakes")
+    complaint = message(text)
+    assert complaint.index("line 20") < complaint.index("line 25")
+    assert complaint.endswith("2 mistakes")
 
 
 def test_what_a_punctuation_closes_is_a_column_of_the_stream() -> None:
@@ -101,7 +101,7 @@ def test_what_a_punctuation_closes_is_a_column_of_the_stream() -> None:
     ):
         first, _ = pipeline(changed(KAFKA, told_of, right)).sources[1].punctuation
         assert "on" in first
-    for wrong, said in (
+    for wrong, punctuations in (
         ('on = "kafka.key" },', "there is no column `kafka.key`."),
         ('on = { item = "kafka.key" } },', "there is no column `item`."),
         ('on = { item_id = "prise" } },', "there is no column `prise`."),
@@ -112,7 +112,7 @@ def test_what_a_punctuation_closes_is_a_column_of_the_stream() -> None:
         ("on = 5 },", "is a number; it is a column or several, or a table of columns and expressions."),
         ('values = "array(1)", low = 5 },', "one of `on`, `values`, `low` and `high` is what they close."),
     ):
-        assert said in message(changed(KAFKA, told_of, wrong))
+        assert punctuations in message(changed(KAFKA, told_of, wrong))
 
 
 def test_a_value_stands_where_its_line_says() -> None:

@@ -42,15 +42,15 @@ TIMES = {"auction": "opened_at", "bid": "bid_at"}
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: " ".join(q.split())[:40])
 def test_queries_of_the_page(query: str) -> None:
-    asked = read(query, {name: table.schema.names for name, table in TABLES.items()})
-    times = {i.name: TIMES.get(i.stream, "heard_at") for i in asked.inputs}
-    want = bag(in_duckdb(batch_sql(asked, times), TABLES))
+    parsed = read(query, {name: table.schema.names for name, table in TABLES.items()})
+    times = {i.name: TIMES.get(i.stream, "heard_at") for i in parsed.inputs}
+    want = bag(in_duckdb(batch_sql(parsed, times), TABLES))
     assert want
-    plan = lower(query, asked, {name: DeclaredStream(time) for name, time in times.items()})
+    plan = lower(query, parsed, {name: DeclaredStream(time) for name, time in times.items()})
     assert bag(run(plan, TABLES, 3)) == want
 
 
 def test_the_mistake_of_the_page_is_told_so() -> None:
-    said = re.findall(r"```\n(QueryError.*?)```", PAGE, re.DOTALL)
-    assert len(said) == 1
-    assert said[0] in MESSAGES.read_text()
+    found = re.findall(r"```\n(QueryError.*?)```", PAGE, re.DOTALL)
+    assert len(found) == 1
+    assert found[0] in MESSAGES.read_text()

@@ -28,10 +28,10 @@ TABLES = {
 
 def answers(query: str) -> tuple[object, object]:
     """What the engine says, and what DuckDB says of the same query written out by us."""
-    asked = read(query, {name: table.schema.names for name, table in TABLES.items()})
+    parsed = read(query, {name: table.schema.names for name, table in TABLES.items()})
     times = dict.fromkeys("ab", "at")
-    plan = lower(query, asked, {name: DeclaredStream(time) for name, time in times.items()})
-    return bag(run(plan, TABLES, 2)), bag(in_duckdb(batch_sql(asked, times), TABLES))
+    plan = lower(query, parsed, {name: DeclaredStream(time) for name, time in times.items()})
+    return bag(run(plan, TABLES, 2)), bag(in_duckdb(batch_sql(parsed, times), TABLES))
 
 
 ON = ["a.at = b.at", "a.k = b.k", "a.k = b.k AND a.at = b.at", "a.at = b.at AND a.v < b.v"]

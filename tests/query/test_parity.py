@@ -49,8 +49,8 @@ def window_of(alias: str, length: int | None, aliases: list[str]) -> tuple[str, 
     if length is None:
         return "[UNBOUNDED]", []
     now = f"greatest({', '.join(f'{a}.{TIMES[a]}' for a in aliases)})"
-    said = "[NOW]" if length == 0 else f"[RANGE {length} SECONDS]"
-    return said, [f"{alias}.{TIMES[alias]} >= {now} - INTERVAL {length} SECOND"]
+    found = "[NOW]" if length == 0 else f"[RANGE {length} SECONDS]"
+    return found, [f"{alias}.{TIMES[alias]} >= {now} - INTERVAL {length} SECOND"]
 
 
 @st.composite
@@ -76,11 +76,11 @@ def joins(draw: Any, how: str) -> Asked:
 @st.composite
 def groupings(draw: Any) -> Asked:
     windows = [window_of(alias, draw(st.integers(0, 9)), ["a", "b"]) for alias in "ab"]
-    told = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3, unique=True))
+    found = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3, unique=True))
     by = draw(st.sampled_from([["a.k"], ["b.s"], ["a.k", "b.y % 2"], ["a.k", "BUCKET(b.at, '4 seconds')"]]))
     having = draw(st.sampled_from(["", " HAVING count(*) > 1", " HAVING sum(b.y) > 1 OR min(a.x) = 0"]))
     where = ["a.k = b.k", *draw(st.lists(st.sampled_from(ANY), max_size=2))]
-    select = ", ".join([*(f"{g} AS g{n}" for n, g in enumerate(by)), *told])
+    select = ", ".join([*(f"{g} AS g{n}" for n, g in enumerate(by)), *found])
     cql = f"FROM a {windows[0][0]}, b {windows[1][0]} WHERE {' AND '.join(f'({w})' for w in where)}"
     sql = f"FROM a, b WHERE {' AND '.join(f'({w})' for w in [*where, *windows[0][1], *windows[1][1]])}"
     text, buckets = f"GROUP BY {', '.join(by)}{having}", "time_bucket(INTERVAL 4 SECOND, b.at, TIMESTAMP '1970-01-01')"

@@ -17,8 +17,8 @@ ON = "FROM auction A, bid B WHERE A.item_id = B.item_id"
 
 
 def plan(query: str) -> LoweredQuery:
-    asked = read(query, STREAMS)
-    return lower(query, asked, {i.name: DeclaredStream(TIMES[i.stream]) for i in asked.inputs})
+    parsed = read(query, STREAMS)
+    return lower(query, parsed, {i.name: DeclaredStream(TIMES[i.stream]) for i in parsed.inputs})
 
 
 def spelled(e: exp.Expr | None) -> str:

@@ -28,9 +28,9 @@ def brought(plan: LoweredQuery) -> list[list[str]]:
 
 def constrained(query: str, *, unique: bool = True) -> LoweredQuery:
     """The plan where the auctions have constraints."""
-    asked = read(query, STREAMS, constrained={"auction"})
-    known = {i.name: DeclaredStream(TIMES[i.stream], unique=unique and i.stream == "auction") for i in asked.inputs}
-    return lower(query, asked, known)
+    parsed = read(query, STREAMS, constrained={"auction"})
+    known = {i.name: DeclaredStream(TIMES[i.stream], unique=unique and i.stream == "auction") for i in parsed.inputs}
+    return lower(query, parsed, known)
 
 
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])
@@ -87,8 +87,8 @@ def test_what_is_selected_does_not_decide_which_of_two_rows_of_one_instant_is_th
     found = {}
     for select in ("x", "s", "x, s", "s, x", "a.at"):
         text = f"SELECT b.n AS n, b.k AS k, {select} FROM a {window}, b [NOW] WHERE a.k = b.k"
-        asked = read(text, {name: table.schema.names for name, table in tables.items()})
-        plan = lower(text, asked, {"a": DeclaredStream("at"), "b": DeclaredStream("bt")})
+        parsed = read(text, {name: table.schema.names for name, table in tables.items()})
+        plan = lower(text, parsed, {"a": DeclaredStream("at"), "b": DeclaredStream("bt")})
         found[select] = bag(run(plan, tables, 2))
     both = found["x, s"]
     assert sum(both.values()) > 5

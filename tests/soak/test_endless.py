@@ -33,10 +33,12 @@ def batch(name: str, n: int) -> Batch:
     rows, own = source.made(name, n, ROWS), spec(name)
     if not rows.keys.size:
         return Batch.of(no_rows(own.schema), own.time)
-    said = [Punctuation(Range(0, rows.bound - 1), n * source.SECOND - source.DISORDER)] if rows.bound else []
+    punctuations = [Punctuation(Range(0, rows.bound - 1), n * source.SECOND - source.DISORDER)] if rows.bound else []
     columns = pa.record_batch([pa.array(rows.times), pa.array(rows.keys)], schema=own.schema)
     return Batch.of(
-        columns, own.time, punctuations=BatchPunctuations.of(said, pa.schema([("k", pa.int64())])) if said else None
+        columns,
+        own.time,
+        punctuations=BatchPunctuations.of(punctuations, pa.schema([("k", pa.int64())])) if punctuations else None,
     )
 
 
@@ -87,9 +89,11 @@ def test_the_report_draws_it(tmp_path: Path) -> None:
 def test_a_short_endless_run(tmp_path: Path) -> None:
     out = tmp_path / "endless.json"
     command = [sys.executable, "-m", "soak", "endless", "--minutes", "1.2", "--rows", "4000", "--out", str(out)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # it ends the session it runs in
+    printed = subprocess.run(
+        command, capture_output=True, text=True, check=False
+    ).stdout  # it ends the session it runs in
     outcome = json.loads(out.read_text())
-    assert f"{len(outcome['samples'])} samples" in told
+    assert f"{len(outcome['samples'])} samples" in printed
     assert len(outcome["samples"]) >= 3
     assert all(p["state"] == p["predicted"] for p in outcome["predicted"])
     assert all(s["late"] == s["violations"] == 0 for s in outcome["samples"])

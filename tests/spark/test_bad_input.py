@@ -52,11 +52,11 @@ def test_nan_nulls_zeros_and_the_first_and_last_instant(spark: SparkSession, tmp
     for at, word in ((FIRST, "first"), (NOON, "now"), (LAST, "last")):
         both[0].add_rows([(k, at, f"{word} {n}") for n, k in enumerate(keys)] + [(1.0, None, "no time")])
         both[1].add_rows([(k, at, None if n == 1 else f"{word} {n}") for n, k in enumerate(same)])
-    told = run(joined(both).tagged, tmp_path / "checkpoint").table
-    results = told.filter(pc.equal(told.column("kind"), "result"))
+    output = run(joined(both).tagged, tmp_path / "checkpoint").table
+    results = output.filter(pc.equal(output.column("kind"), "result"))
     words = [f"{word} {n}" for word in ("first", "now", "last") for n in (0, 1, 2, 4)]
     assert values(results) == Counter((w, None if w.endswith("1") else w) for w in words)
-    late = told.filter(pc.equal(told.column("kind"), "late"))
+    late = output.filter(pc.equal(output.column("kind"), "late"))
     assert late.num_rows == 3, "a row without a time is late, each time"
 
 

@@ -359,9 +359,9 @@ def test_a_checkpoint_of_another_query_is_refused(
 
 def test_a_refused_checkpoint_is_as_it_was(checkpoint: Checkpoint) -> None:
     """Runs after the refusals above."""
-    told = run(checkpoint.query(), checkpoint.folder)
-    assert told.table.num_rows == 6
-    assert told.metrics[0]["stored"] == 8
+    output = run(checkpoint.query(), checkpoint.folder)
+    assert output.table.num_rows == 6
+    assert output.metrics[0]["stored"] == 8
 
 
 # ---------------------------------------------------------------- punctuations
@@ -515,8 +515,8 @@ def test_values_that_are_closed_are_values_of_the_key(
 
 def test_punctuations_are_read_as_their_stream_is(spark: SparkSession, bids: DataFrame, tmp_path: Path) -> None:
     feed = Feed(spark, tmp_path / "a", "item_id long, bid_at timestamp")
-    said = wm.end("true", df=bids)
-    a = wm.stream(feed.stream(), time="bid_at", window="1 hour", punctuation=said, name="a")
+    punctuations = wm.end("true", df=bids)
+    a = wm.stream(feed.stream(), time="bid_at", window="1 hour", punctuation=punctuations, name="a")
     b = wm.stream(feed.stream().withColumnRenamed("bid_at", "at"), time="at", window="1 hour", name="b")
     assert refusal(QueryError, lambda: wm.join(a, b, on="item_id")) == (
         "`df` of `end`, the punctuations of stream `a`, is a static DataFrame and the stream is streaming; both are "

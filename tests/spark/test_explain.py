@@ -54,11 +54,11 @@ def test_what_is_short_and_what_is_verbose(spark: SparkSession, tmp_path: Path) 
 
 def test_cautions_of_punctuations_that_are_ignored_and_of_one_shard(spark: SparkSession, tmp_path: Path) -> None:
     house = House(spark, tmp_path)
-    said = [wm.when("closed", on="item_id"), wm.heartbeat("closed")]
-    joined = wm.join(house.auctions(), house.bids(punctuation=said), on="item_id", algorithm="hash")
+    punctuations = [wm.when("closed", on="item_id"), wm.heartbeat("closed")]
+    joined = wm.join(house.auctions(), house.bids(punctuation=punctuations), on="item_id", algorithm="hash")
     caution = "punctuations of bid (value) are ignored by hash: they purge nothing, and violations are not found"
     assert joined.explain().to_dict()["warnings"] == [caution]
-    assert "caution" not in str(wm.join(house.auctions(), house.bids(punctuation=said), on="item_id").explain())
+    assert "caution" not in str(wm.join(house.auctions(), house.bids(punctuation=punctuations), on="item_id").explain())
     name = "spark.sql.shuffle.partitions"
     before = spark.conf.get(name)
     spark.conf.set(name, "1")
@@ -135,8 +135,8 @@ class Streams:
                 rows = batch.rows.set_column(1, spec.time, times)
                 assert batch.punctuations is not None
                 keys, at = batch.punctuations.keys.column(0), pa.array(batch.punctuations.times).cast(times.type)
-                said = pa.record_batch([keys, at, pa.nulls(len(keys), pa.int64())], schema=rows.schema)
-                feed.add(pa.Table.from_batches([rows, said]))
+                found = pa.record_batch([keys, at, pa.nulls(len(keys), pa.int64())], schema=rows.schema)
+                feed.add(pa.Table.from_batches([rows, found]))
 
     def joined(self, *, static: bool = False, punctuated: bool = True, **options: Any) -> wm.Joined:
         streams = []

@@ -95,9 +95,9 @@ def test_a_query_that_starts_again_after_every_batch_gives_the_batch_join(spark:
         streams.add(n)
         if n == 3:
             remove_working_states()
-        told = run(tagged, streams.checkpoint)
-        assert len(told.tables) == 1, "a file is a batch"
-        found, late = parts(told)
+        output = run(tagged, streams.checkpoint)
+        assert len(output.tables) == 1, "a file is a batch"
+        found, late = parts(output)
         assert bag(found) == bag(results)
         everything += found
 
@@ -107,7 +107,7 @@ def test_a_query_that_starts_again_after_every_batch_gives_the_batch_join(spark:
         ]
         assert sorted((row["stream"], row["row"]["n"]) for row in late) == sorted((name, t.row) for name, t in missed)
 
-        (metrics,) = told.metrics
+        (metrics,) = output.metrics
         assert metrics["rows_in"] == sum(len(side.batches[n]) for side in scenario.sides)
         assert metrics["late"] == len(missed)
         assert metrics["null_keys"] == sum(None in t.key for side in scenario.sides for t in side.admitted()[n])
@@ -120,9 +120,9 @@ def test_a_query_that_starts_again_after_every_batch_gives_the_batch_join(spark:
     assert any(None in t.key for side in scenario.sides for batch in side.batches for t in batch)
 
 
-def parts(told: QueryOutput) -> tuple[list[Any], list[dict[str, Any]]]:
+def parts(given: QueryOutput) -> tuple[list[Any], list[dict[str, Any]]]:
     """Results as the oracle has them, and late rows with their JSON read."""
-    table = told.table
+    table = given.table
     results = table.filter(pa.compute.equal(table["kind"], "result"))
     assert set(results["stream"].to_pylist()) <= {None}
     late = table.filter(pa.compute.equal(table["kind"], "late")).to_pylist()
@@ -236,13 +236,13 @@ def test_all_types_survive_in_any_time_zone(spark: SparkSession, tmp_path: Path,
             wm.stream(b.stream(), time="b_ts", window="1 second", name="b"),
             on="k",
         )
-        told = run(joined.tagged, tmp_path / "checkpoint").table
+        output = run(joined.tagged, tmp_path / "checkpoint").table
         given = a.static().orderBy("a_ts").toArrow().slice(len(late_times))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before or "UTC")
-    results = told.filter(pa.compute.equal(told["kind"], "result")).sort_by("a_ts")
+    results = output.filter(pa.compute.equal(output["kind"], "result")).sort_by("a_ts")
     assert results.select(given.schema.names).equals(given), "as they went in"
-    late = [json.loads(row) for row in told.filter(pa.compute.equal(told["kind"], "late"))["row"].to_pylist()]
+    late = [json.loads(row) for row in output.filter(pa.compute.equal(output["kind"], "late"))["row"].to_pylist()]
     assert [row["a_ts"] for row in sorted(late, key=lambda row: row["a_ts"])] == [
         f"2024-03-10 05:59:{second}.000000Z" for second in (57, 58, 59)
     ]

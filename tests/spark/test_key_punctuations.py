@@ -132,8 +132,8 @@ def test_columns_are_called_as_users_like(spark: SparkSession) -> None:
     )
     a = a.withColumns({name: F.lit(name) for name in names})
     b = frame(spark, "time high", [(1, 1), (2, 2)]).withColumn("high", F.timestamp_seconds("high"))
-    said = [wm.when("over", on="time"), wm.when("over", high=F.lit(0))]
-    first = wm.stream(a, time="low", window="1 hour", punctuation=said, name="a")
+    punctuations = [wm.when("over", on="time"), wm.when("over", high=F.lit(0))]
+    first = wm.stream(a, time="low", window="1 hour", punctuation=punctuations, name="a")
     for known in (wm.clustered("time"), wm.ordered("time"), wm.unique("time")):
         second = wm.stream(b, time="high", window="1 hour", punctuation=known, name="b")
         joined = wm.join(first, second, on="time")
@@ -161,8 +161,8 @@ ON = ["a.x = b.x", "b.y = c.y"]
 
 @pytest.mark.parametrize("known", [False, True], ids=["when", "unique"])
 def test_in_a_tree_a_punctuation_about_another_operators_key_is_not_used(spark: SparkSession, known: bool) -> None:
-    said = [wm.when("over", on="y"), *([wm.unique("y")] if known else [])]
-    joined = wm.join(*tree(spark, said), on=ON)
+    punctuations = [wm.when("over", on="y"), *([wm.unique("y")] if known else [])]
+    joined = wm.join(*tree(spark, punctuations), on=ON)
     assert told(joined, "x", "y") == told(wm.join(*tree(spark), on=ON), "x", "y") == ([(1, 7), (7, 5)], [])
     assert warnings(joined) == [
         f"`{word}` about y of `b` is not used: its operator joins `b` on x" for word in ("when", "unique")[: 1 + known]

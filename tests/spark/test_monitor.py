@@ -63,7 +63,7 @@ def start(df: DataFrame, folder: Path, name: str | None = None) -> StreamingQuer
 def finish(query: StreamingQuery) -> list[dict[str, Any]]:
     """Run to the end; the counters of each batch in which a shard was called."""
     query.awaitTermination()
-    return [said for said in map(wm.counters, query.recentProgress) if said]
+    return [counters for counters in map(wm.counters, query.recentProgress) if counters]
 
 
 def test_all_outputs_say_what_the_progress_says(
@@ -89,23 +89,23 @@ def test_all_outputs_say_what_the_progress_says(
     assert (ended["kind"], ended["run"], ended["error"]) == ("ended", str(query.runId), None)
 
     assert len(events) == len(batches) >= 4
-    for event, said in zip(events, batches, strict=True):
-        shards = said.pop("shards")
+    for event, details in zip(events, batches, strict=True):
+        shards = details.pop("shards")
         assert set(event) == {"v", *batch(0)}, "the fields that are documented, see tests/dashboard/test_documents.py"
         assert all(set(s) == set(batch(0)["streams"][0]) for s in event["streams"])
-        assert event["counters"] == said
+        assert event["counters"] == details
         assert event["left"] == {
-            "window": said["expired"],
-            "punctuation": said["purged"],
-            "dead": said["dead"],
+            "window": details["expired"],
+            "punctuation": details["purged"],
+            "dead": details["dead"],
             "matched": 0,
             "shed": 0,
         }
-        assert (event["rows_in"], event["rows_out"]) == (said["rows_in"], said["results"])
-        assert event["state"] == {"tuples": said["stored"], "bytes": said["state_bytes"]}
+        assert (event["rows_in"], event["rows_out"]) == (details["rows_in"], details["results"])
+        assert event["state"] == {"tuples": details["stored"], "bytes": details["state_bytes"]}
         for name, total in (("stored", "stored"), ("bytes", "state_bytes"), ("late", "late"), ("rows_in", "rows_in")):
-            assert sum(s[name] for s in event["streams"]) == said[total]
-        assert sum(s["violations"] for s in event["streams"]) == said["violations"]
+            assert sum(s[name] for s in event["streams"]) == details[total]
+        assert sum(s["violations"] for s in event["streams"]) == details["violations"]
         assert [s["rows_in"] for s in event["shards"]] == [s["rows_in"] for s in shards]
         assert event["shard_ms"]["join"] in [s["join_us"] / 1000 for s in shards]
         assert event["spark_ms"]["triggerExecution"] == event["seconds"] * 1000

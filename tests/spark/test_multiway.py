@@ -67,9 +67,9 @@ class Feeds:
             return Counter(database.execute(sql).fetchall())
 
 
-def numbers(told: QueryOutput | pa.Table, names: str) -> Counter[tuple[int, ...]]:
+def numbers(given: QueryOutput | pa.Table, names: str) -> Counter[tuple[int, ...]]:
     """Results by the numbers of their rows."""
-    rows = (told.table if isinstance(told, QueryOutput) else told).to_pylist()
+    rows = (given.table if isinstance(given, QueryOutput) else given).to_pylist()
     return Counter(tuple(r[f"{n}_n"] for n in names) for r in rows if r.get("kind", "result") == "result")
 
 
@@ -97,7 +97,7 @@ def test_three_streams_restarts_late_rows_and_the_order(spark: SparkSession, tmp
     feeds = Feeds(spark, tmp_path, dict.fromkeys("abc", ("k",)))
     for batch in range(2):
         feeds.add(batch, 30)
-    told = run(three(feeds, static=False).tagged, tmp_path / "checkpoint")
+    output = run(three(feeds, static=False).tagged, tmp_path / "checkpoint")
     remove_working_states()
     for batch in range(2, 5):
         feeds.add(batch, 30, late=batch)
@@ -106,7 +106,7 @@ def test_three_streams_restarts_late_rows_and_the_order(spark: SparkSession, tmp
     more = run(three(feeds, static=False).tagged, tmp_path / "checkpoint")
     want = feeds.duckdb(windowed("abc", SECONDS, "a.k = b.k AND b.k = c.k"))
     assert len(want) > 500
-    assert numbers(told, "abc") + numbers(more, "abc") == want
+    assert numbers(output, "abc") + numbers(more, "abc") == want
     late = [row for row in more.table.to_pylist() if row["kind"] == "late"]
     assert Counter(row["stream"] for row in late) == dict.fromkeys("abc", 2 + 3 + 4)
     assert [m["late"] for m in more.metrics] == [6, 9, 12]
@@ -160,9 +160,9 @@ def test_windows_of_rows_and_of_time(spark: SparkSession, tmp_path: Path) -> Non
         assert numbers(joined.df.toArrow(), "abc") == want
     assert len(joined.ids) == 1
     assert "1 shard, one because rows of a whole stream are counted" in str(joined.explain())
-    told = run(counted(feeds, static=False).df, tmp_path / "checkpoint")
+    output = run(counted(feeds, static=False).df, tmp_path / "checkpoint")
     known = "least((SELECT max(a_ts) FROM a), (SELECT max(b_ts) FROM b))"  # as far as rows can be counted
-    assert numbers(told, "abc") == feeds.duckdb(f"{sql} AND greatest(a_ts, b_ts, c_ts) < {known}")
+    assert numbers(output, "abc") == feeds.duckdb(f"{sql} AND greatest(a_ts, b_ts, c_ts) < {known}")
 
 
 # ---------------------------------------------------------------- different attributes
@@ -184,14 +184,14 @@ def test_different_attributes_make_a_tree_that_gives_the_definition(spark: Spark
     feeds = Feeds(spark, tmp_path, KEYS)
     for batch in range(2):
         feeds.add(batch, 15)
-    told = run(attributes(feeds, "abcd", ON, static=False).df, tmp_path / "checkpoint")
+    output = run(attributes(feeds, "abcd", ON, static=False).df, tmp_path / "checkpoint")
     remove_working_states()
     for batch in range(2, 4):
         feeds.add(batch, 15)
     more = run(attributes(feeds, "abcd", ON, static=False).df, tmp_path / "checkpoint")
     want = feeds.duckdb(windowed("abcd", TREE, "a.x = b.x AND b.x = c.x AND c.y = d.y"))
     assert len(want) > 300
-    assert numbers(told, "abcd") + numbers(more, "abcd") == want
+    assert numbers(output, "abcd") + numbers(more, "abcd") == want
     static = attributes(feeds, "abcd", " AND ".join(ON), static=True, where="a_n % 2 = 0")
     assert static.df.columns == ["y", "x", "a_ts", "a_n", "b_y", "b_ts", "b_n", "c_ts", "c_n", "d_ts", "d_n"]
     assert numbers(static.df.toArrow(), "abcd") == Counter({k: v for k, v in want.items() if k[0] % 2 == 0})
@@ -239,8 +239,8 @@ def test_explain_tells_of_orders(spark: SparkSession, tmp_path: Path) -> None:
         [{"rate": r, "distinct": 50, "window_tuples": 9 * r, "punctuation_rate": 0, "row_bytes": 90} for r in rates]
         for rates in ((10, 900, 20), (10, 700, 20))
     ]
-    said = [{"shard": i, "idle": 0, "statistics": f} for i, f in enumerate(figures)]
-    progress = {"observedMetrics": {"watersmeet": {"shards": [json.dumps(s) for s in said]}}}
+    found = [{"shard": i, "idle": 0, "statistics": f} for i, f in enumerate(figures)]
+    progress = {"observedMetrics": {"watersmeet": {"shards": [json.dumps(s) for s in found]}}}
     order = joined.explain(progress).to_dict()["order"]
     assert order["orders"][0] == ["a", "c", "b"]
     assert order["cost"] < order["runner_up"]["cost"]
@@ -345,6 +345,6 @@ def test_the_output_of_a_join_is_one_of_several_streams(spark: SparkSession, tmp
         AND t >= {now} - {7 * SECOND} AND c_ts >= {now} - {8 * SECOND} AND d_ts >= {now} - {12 * SECOND}""")
     assert len(want) > 30
     assert numbers(joined(static=True).df.toArrow(), "abcd") == want
-    told = run(joined(static=False).tagged, tmp_path / "checkpoint")
-    assert numbers(told, "abcd") == want
-    assert all(shard["order"][0][0] == "ab" for m in told.metrics for shard in m["shards"])
+    output = run(joined(static=False).tagged, tmp_path / "checkpoint")
+    assert numbers(output, "abcd") == want
+    assert all(shard["order"][0][0] == "ab" for m in output.metrics for shard in m["shards"])

@@ -122,13 +122,13 @@ AT = datetime(2026, 5, 1, 10, tzinfo=UTC)
 
 
 def received(spark: SparkSession, *values: bytes | None, headers: Mapping[str, str] | None = None) -> DataFrame:
-    told = None if headers is None else [(name, text.encode()) for name, text in headers.items()]
-    rows = [(b"7", value, "bids", 1, offset, AT, told) for offset, value in enumerate(values)]
+    given = None if headers is None else [(name, text.encode()) for name, text in headers.items()]
+    rows = [(b"7", value, "bids", 1, offset, AT, given) for offset, value in enumerate(values)]
     return spark.createDataFrame(rows, KAFKA)
 
 
-def source(**told: Any) -> Source:
-    return Source(name="bid", format="kafka", time="bid_at", **{"schema": JSON, **told})
+def source(**given: Any) -> Source:
+    return Source(name="bid", format="kafka", time="bid_at", **{"schema": JSON, **given})
 
 
 def test_a_message_is_its_value_and_what_stands_beside_it(spark: SparkSession) -> None:
@@ -146,8 +146,8 @@ def test_a_message_is_its_value_and_what_stands_beside_it(spark: SparkSession) -
 def test_a_tombstone_closes_the_key_of_its_message(spark: SparkSession) -> None:
     """What punctuations take from the message is computed beside the columns, and is none of the tuple's."""
     got = messages.decoded(received(spark, None), source())
-    told = [{"when": "item_id IS NULL", "on": {"item_id": "kafka.key"}}, {"end": "kafka.headers['x'] = 'y'"}]
-    df, rules, hidden = sources._without_envelope(got, told)
+    given = [{"when": "item_id IS NULL", "on": {"item_id": "kafka.key"}}, {"end": "kafka.headers['x'] = 'y'"}]
+    df, rules, hidden = sources._without_envelope(got, given)
     assert df.columns == ["item_id", "bid_at", "price", *hidden]
     assert rules == [
         {"when": "item_id IS NULL", "on": {"item_id": "`kafka 0 on 0`"}},
@@ -168,8 +168,8 @@ def test_a_message_without_headers_or_value_is_one_of_nulls(spark: SparkSession)
 
 
 def test_of_two_headers_of_one_name_the_last_counts(spark: SparkSession) -> None:
-    told = [("kind", b"bid"), ("kind", b"close")]
-    df = spark.createDataFrame([(b"7", b"{}", "bids", 1, 0, AT, told)], KAFKA)
+    given = [("kind", b"bid"), ("kind", b"close")]
+    df = spark.createDataFrame([(b"7", b"{}", "bids", 1, 0, AT, given)], KAFKA)
     assert messages.decoded(df, source()).selectExpr("kafka.headers['kind'] k").first().k == "close"
 
 

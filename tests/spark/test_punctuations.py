@@ -67,12 +67,12 @@ class Punctuated:
 
     def join(self, how: str, *, static: bool = False) -> wm.Joined:
         read = Feed.static if static else Feed.stream
-        said = [
+        punctuations = [
             wm.when("through IS NOT NULL", values="through"),
             wm.heartbeat("beat"),
             wm.end("over"),
         ]
-        a = wm.stream(read(self.a), time="a_ts", window="40 seconds", punctuation=said, name="a")
+        a = wm.stream(read(self.a), time="a_ts", window="40 seconds", punctuation=punctuations, name="a")
         ranges = wm.when("high IS NOT NULL", high="high", df=read(self.notes))
         rows = read(self.b).withColumnRenamed("over", "b_over")
         b = wm.stream(rows, time="b_ts", window="40 seconds", punctuation=[ranges, wm.end("b_over")], name="b")
@@ -112,16 +112,16 @@ def test_restarts_between_all_batches_change_nothing(spark: SparkSession, tmp_pa
     streams, rows, stored = Punctuated(spark, tmp_path), [], []
     for batch in range(BATCHES):
         streams.add(batch)
-        told = run(streams.join(how).tagged, tmp_path / "checkpoint")
-        rows += told.table.to_pylist()
-        stored.append(told.metrics[-1]["stored"])
-        assert told.metrics[-1]["late"] == told.metrics[-1]["violations"] == 0
+        output = run(streams.join(how).tagged, tmp_path / "checkpoint")
+        rows += output.table.to_pylist()
+        stored.append(output.metrics[-1]["stored"])
+        assert output.metrics[-1]["late"] == output.metrics[-1]["violations"] == 0
     assert numbers([r for r in rows if r["kind"] == "result"], how) == streams.expected(how)
     assert all(stored[:-1])
     assert stored[-1] == 0, "both streams have ended"
-    said = [r["row"] for r in rows if r["kind"] == "punctuation"]
-    assert any('"range"' in s or '"key"' in s for s in said)
-    assert any('"heartbeat"' in s for s in said)
+    punctuations = [r["row"] for r in rows if r["kind"] == "punctuation"]
+    assert any('"range"' in s or '"key"' in s for s in punctuations)
+    assert any('"heartbeat"' in s for s in punctuations)
 
 
 def test_a_lie_is_set_apart_or_stops_the_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,11 +158,11 @@ def test_silence_and_ends_that_are_missing(spark: SparkSession, tmp_path: Path) 
     second = wm.stream(b.stream(), time="b_ts", window="1 minute", idle_after="90 seconds", order_by="k", name="b")
     joined = wm.join(first, second, on="k", how="left")
     assert "idle: while it has no rows and a advances by more than 90 seconds" in str(joined.explain())
-    told = run(joined.tagged, tmp_path / "checkpoint")
-    assert [m["idle"] for m in told.metrics] == [0, 1, 1, 0]
-    assert [m["violations"] for m in told.metrics] == [0, 1, 0, 0]
-    results = [sorted(r["k"] for r in t.to_pylist() if r["kind"] == "result") for t in told.tables]
+    output = run(joined.tagged, tmp_path / "checkpoint")
+    assert [m["idle"] for m in output.metrics] == [0, 1, 1, 0]
+    assert [m["violations"] for m in output.metrics] == [0, 1, 0, 0]
+    results = [sorted(r["k"] for r in t.to_pylist() if r["kind"] == "result") for t in output.tables]
     assert results == [[0], [], [1], [2, 3]], "b is taken to be at 110 when a is at 200"
-    (wrong,) = [r for t in told.tables for r in t.to_pylist() if r["kind"] == "violation"]
+    (wrong,) = [r for t in output.tables for r in t.to_pylist() if r["kind"] == "violation"]
     assert wrong["stream"] == "a"
     assert '"low":50,"high":null' in wrong["row"].replace(" ", "")

@@ -58,11 +58,11 @@ def test_results_and_state_go_on(spark: SparkSession, tmp_path: Path, name: str)
                 )
             checkpoint = new
         with partitions(spark, shards):
-            told = run(QUERIES[name](three).tagged, checkpoint)
+            output = run(QUERIES[name](three).tagged, checkpoint)
         alone = run(QUERIES[name](three).tagged, tmp_path / "alone")
-        assert len(told.tables) == len(alone.tables) == 1
-        assert seen(told) == seen(alone)
-        assert [told.metrics[0][c] for c in ("stored", "late")] == [alone.metrics[0][c] for c in ("stored", "late")]
+        assert len(output.tables) == len(alone.tables) == 1
+        assert seen(output) == seen(alone)
+        assert [output.metrics[0][c] for c in ("stored", "late")] == [alone.metrics[0][c] for c in ("stored", "late")]
     state, other = (wm.read_state(spark, place) for place in (checkpoint, tmp_path / "alone"))
     assert state.batch == other.batch == len(SHARDS) - 1
     for stream in state.streams:
@@ -70,9 +70,9 @@ def test_results_and_state_go_on(spark: SparkSession, tmp_path: Path, name: str)
         assert rows_of_table(a, a.column_names) == rows_of_table(b, b.column_names)
 
 
-def seen(told: Any) -> list[Any]:
+def seen(given: Any) -> list[Any]:
     """Results and late rows; a punctuation comes from every shard that has something to say."""
-    rows = [r for r in told.table.to_pylist() if r["kind"] != "punctuation"]
+    rows = [r for r in given.table.to_pylist() if r["kind"] != "punctuation"]
     return sorted(repr({k: v for k, v in row.items() if k not in ("shard", "shards")}) for row in rows)
 
 
@@ -81,15 +81,15 @@ def test_an_interrupted_batch_is_taken_up_again(spark: SparkSession, tmp_path: P
     three = Three(spark, tmp_path, "ab")
     for n in range(2):
         three.add(n)
-        told = run(three.window_join().df, tmp_path / "c")
+        output = run(three.window_join().df, tmp_path / "c")
     for file in (tmp_path / "c" / "commits").glob("*1*"):
         file.unlink()
     wm.rescale_state(spark, tmp_path / "c", tmp_path / "new", shards=3)
     with partitions(spark, 3):
         again = run(three.window_join().df, tmp_path / "new")
-    names = told.table.column_names
+    names = output.table.column_names
     assert len(again.tables) == 1
-    assert rows_of_table(again.table, names) == rows_of_table(told.table, names)
+    assert rows_of_table(again.table, names) == rows_of_table(output.table, names)
 
 
 def test_refusals(spark: SparkSession, tmp_path: Path) -> None:

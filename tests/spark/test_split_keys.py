@@ -67,8 +67,8 @@ class Skewed:
     def answer(self, how: str, columns: Sequence[str] = ("k", "a", "b")) -> list[tuple[Any, ...]]:
         a, b = self._on_time()
         near = "a.k = b.k AND abs(epoch_us(a_ts) - epoch_us(b_ts)) <= 6000000"
-        asked = ", ".join("a.k" if c == "k" else c for c in columns)
-        found = duckdb.sql(f"SELECT {asked} FROM a {how} JOIN b ON {near}").fetchall()
+        requested = ", ".join("a.k" if c == "k" else c for c in columns)
+        found = duckdb.sql(f"SELECT {requested} FROM a {how} JOIN b ON {near}").fetchall()
         assert len(found) > (500 if "b" in columns else 0)
         assert a.num_rows
         assert b.num_rows
@@ -82,8 +82,8 @@ def test_the_same_results_over_restarts(spark: SparkSession, tmp_path: Path, how
     late: list[dict[str, Any]] = []
     for n in range(3):
         house.add(n)
-        told = run(house.joined(how).tagged, house.checkpoint)
-        table = told.table
+        output = run(house.joined(how).tagged, house.checkpoint)
+        table = output.table
         assert not [name for name in table.schema.names if "part" in name]
         found += (
             rows(table.filter(pa.compute.equal(table["kind"], "result")), ["k", "a", "b"])
@@ -91,7 +91,7 @@ def test_the_same_results_over_restarts(spark: SparkSession, tmp_path: Path, how
             else [(r["k"], r["a"], r["b"]) for r in table.to_pylist() if r["kind"] == "result"]
         )
         late += [r for r in table.to_pylist() if r["kind"] == "late"]
-        shards = told.metrics[0]["shards"]
+        shards = output.metrics[0]["shards"]
         assert len(shards) == 2
         assert min(s["rows_in"] for s in shards) > 0.6 * max(s["rows_in"] for s in shards), "both have work"
     if how == "left":  # what is still waiting for a partner is not told yet

@@ -54,12 +54,12 @@ class House:
     def answer(self, query: str) -> Counter[Any]:
         tables = {name: feed.static().toArrow() for name, feed in self.feeds.items()}
         tables["bid"] = tables["bid"].filter(pa.compute.invert(tables["bid"]["closed"]))
-        asked = read(query, {name: table.schema.names for name, table in tables.items()})
+        parsed = read(query, {name: table.schema.names for name, table in tables.items()})
         with duckdb.connect(config={"threads": 1}) as database:
             database.execute("SET TimeZone = 'UTC'")
             for name, table in tables.items():
                 database.register(name, table)
-            return Counter(database.execute(batch_sql(asked, TIMES)).fetchall())
+            return Counter(database.execute(batch_sql(parsed, TIMES)).fetchall())
 
 
 def bag(table: pa.Table) -> Counter[Any]:
@@ -128,8 +128,8 @@ def test_groups_come_once_when_their_item_is_closed(house: House, tmp_path: Path
 def test_with_a_slide_results_come_later_and_are_the_same(house: House, tmp_path: Path) -> None:
     query = """SELECT item_id, price FROM auction [RANGE 70 SECONDS SLIDE 1 MINUTE] A, bid [RANGE 70 SECONDS] B
                WHERE item_id = item AND price > 1"""
-    told = run(wm.sql(query, **house.streams()).tagged, tmp_path / "c").tables
-    results = [t.filter(pa.compute.equal(t["kind"], "result")) for t in told]
+    output = run(wm.sql(query, **house.streams()).tagged, tmp_path / "c").tables
+    results = [t.filter(pa.compute.equal(t["kind"], "result")) for t in output]
     assert bag(wm.sql(query, **house.streams(static=True)).df.toArrow()) == house.answer(query)
     assert not results[0].num_rows, "the first minute is not over"
     got = Counter((r["item_id"], r["price"]) for t in results for r in t.to_pylist())
@@ -147,7 +147,7 @@ def test_windows_of_rows(house: House) -> None:
 
 def test_any_expression_of_spark(spark: SparkSession) -> None:
     """Written again by sqlglot, an expression means what it meant."""
-    told = [
+    given = [
         r"'it\'s \\ so' AS quoted",
         "transform(xs, x -> x + v) AS mapped",
         "place.town AS town",
@@ -168,8 +168,8 @@ def test_any_expression_of_spark(spark: SparkSession) -> None:
     a = spark.sql("SELECT id AS k, timestamp_seconds(id) AS at FROM range(3)")
     b = a.selectExpr("*", "k AS v", "array(k, 2) AS xs", "named_struct('town', 'b' || k) AS place")
     streams = {"a": wm.stream(a, time="at", window="1 second"), "b": wm.stream(b, time="at", window="1 second")}
-    found = wm.sql(f"SELECT {', '.join(told)} FROM a, b B WHERE a.k = B.k", **streams).df
-    want = b.alias("B").selectExpr(*told)
+    found = wm.sql(f"SELECT {', '.join(given)} FROM a, b B WHERE a.k = B.k", **streams).df
+    want = b.alias("B").selectExpr(*given)
     assert found.schema.simpleString() == want.schema.simpleString()
     assert sorted(map(str, found.collect())) == sorted(map(str, want.collect()))
 

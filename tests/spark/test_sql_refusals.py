@@ -60,11 +60,11 @@ def test_it_is_refused_at_once_where_it_stands_and_in_words_of_sql(
     text = query.replace("»", "")
     with pytest.raises(QueryError) as caught:
         wm.sql(text, **streams)
-    said = str(caught.value)
-    assert said.startswith(f"`query`, line 1, column {query.index('»') + 1}: {what}")
-    assert f"\n  {text}\n" in said
+    message = str(caught.value)
+    assert message.startswith(f"`query`, line 1, column {query.index('»') + 1}: {what}")
+    assert f"\n  {text}\n" in message
     assert caught.value.hint
-    assert not any(word in said for word in ("wm.", "F.", "df.", "computed_", "agg_0", "`where`", "group_by"))
+    assert not any(word in message for word in ("wm.", "F.", "df.", "computed_", "agg_0", "`where`", "group_by"))
 
 
 def test_the_hint_for_a_stream_that_nothing_bounds_is_a_window_in_brackets(streams: dict[str, Stream]) -> None:

@@ -41,13 +41,13 @@ def sensors(spark: SparkSession) -> dict[str, DataFrame]:
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_the_batch_says_the_same(spark: SparkSession, query: str) -> None:
     frames = sensors(spark)
-    asked = read(query, {name: df.columns for name, df in frames.items()})
-    times, ties = ({one.name: column for one in asked.inputs} for column in ("at", "n"))
+    parsed = read(query, {name: df.columns for name, df in frames.items()})
+    times, ties = ({one.name: column for one in parsed.inputs} for column in ("at", "n"))
     with duckdb.connect(config={"threads": 1}) as database:
         for name, df in frames.items():
             database.register(name, df.toArrow())
-        want = Counter(database.execute(batch_sql(asked, times, ties)).fetchall())
+        want = Counter(database.execute(batch_sql(parsed, times, ties)).fetchall())
     assert want
-    streams = {one.stream: wm.stream(frames[one.stream], time="at", order_by="n") for one in asked.inputs}
+    streams = {one.stream: wm.stream(frames[one.stream], time="at", order_by="n") for one in parsed.inputs}
     found = wm.sql(query, **streams).df.toArrow().to_pylist()
     assert Counter(tuple(row.values()) for row in found) == want

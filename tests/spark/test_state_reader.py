@@ -71,8 +71,8 @@ def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -
         then, now = ({r[n] for r in s.rows(n).toArrow().to_pylist()} for s in (first, state))
         assert (changes[n].came, changes[n].left) == (len(now - then), len(then - now))
         assert (changes[n].tuples_then, changes[n].tuples_now) == (len(then), len(now))
-        told = state.changes(first.batch, n).toArrow().to_pylist()
-        assert {(r["change"], r[n]) for r in told} == {("came", x) for x in now - then} | {
+        found = state.changes(first.batch, n).toArrow().to_pylist()
+        assert {(r["change"], r[n]) for r in found} == {("came", x) for x in now - then} | {
             ("left", x) for x in then - now
         }
     text = str(state)
@@ -95,9 +95,9 @@ def test_closings(spark: SparkSession, tmp_path: Path, how: str) -> None:
     three = Three(spark, tmp_path, "ab")
     three.add(0)
     three.add(1)
-    told = run(three.punctuated(how).tagged, tmp_path / "checkpoint")
+    output = run(three.punctuated(how).tagged, tmp_path / "checkpoint")
     state = wm.read_state(spark, tmp_path / "checkpoint")
-    assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"] > 0
+    assert sum(h.tuples for h in state.summary) == output.metrics[-1]["stored"] > 0
     assert {h.kind for h in state.summary} == {"pwjoin"}
     for n in "ab":
         closed = {row[0] for rows in three.rows[n] for row in rows if row[3]}
@@ -109,9 +109,9 @@ def test_several_streams_some_of_which_wait(spark: SparkSession, tmp_path: Path)
     for n in range(3):
         three.add(n)
     streams = [three.stream(n, window=wm.rows(3, per_key=True) if n == "a" else "15 seconds") for n in "abc"]
-    told = run(wm.join(*streams, on="k").df, tmp_path / "checkpoint")
+    output = run(wm.join(*streams, on="k").df, tmp_path / "checkpoint")
     state = wm.read_state(spark, tmp_path / "checkpoint")
-    assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"]
+    assert sum(h.tuples for h in state.summary) == output.metrics[-1]["stored"]
     assert state.streams == ("a", "b", "c", "a (deferred)", "b (deferred)", "c (deferred)")
     assert held(state, "b (deferred)") == state.rows("b (deferred)").count() > 0
 
@@ -122,9 +122,9 @@ def test_window_oblivious(spark: SparkSession, tmp_path: Path) -> None:
     joined = wm.join(
         *(three.stream(n) for n in "ab"), on="k", algorithm=wm.WOJoin(scrambling=(50, 50)), allow_unbounded=True
     )
-    told = run(joined.df, tmp_path / "checkpoint")
+    output = run(joined.df, tmp_path / "checkpoint")
     state = wm.read_state(spark, tmp_path / "checkpoint")
-    assert sum(h.tuples for h in state.summary) == told.metrics[-1]["stored"] == 40
+    assert sum(h.tuples for h in state.summary) == output.metrics[-1]["stored"] == 40
     assert {h.kind for h in state.summary} == {"wo_join"}
 
 
@@ -133,10 +133,10 @@ def test_groups_of_both_kinds(spark: SparkSession, tmp_path: Path) -> None:
     three.add(0)
     three.add(1)
     by_key = three.punctuated().group_by("k").agg(n=wm.count(), last=wm.max("b"))
-    told = run(by_key.df, tmp_path / "by-key")
+    output = run(by_key.df, tmp_path / "by-key")
     state = wm.read_state(spark, tmp_path / "by-key")
     assert state.streams == ("a", "b", "groups")
-    assert held(state, "groups") == told.metrics[-1]["open_groups"] > 0
+    assert held(state, "groups") == output.metrics[-1]["open_groups"] > 0
     rows = state.rows("groups").toArrow().to_pylist()
     assert len(rows) == held(state, "groups")
     assert all(r["n"] > 0 and r["last"].startswith("b") for r in rows)

@@ -68,8 +68,8 @@ def test_a_heartbeat_is_as_late_as_a_row_of_its_time(new_york: SparkSession, tmp
     beats = wm.heartbeat("beat", time="until")
     first = wm.stream(a.stream(), time="a_ts", window="1 minute", punctuation=beats, name="a")
     second = wm.stream(b.stream(), time="b_ts", window="1 minute", delay="1 minute", name="b")
-    told = run(wm.join(first, second, on="k").tagged, tmp_path / "checkpoint")
-    assert [m["late"] for m in told.metrics] == [0, 0, 0, 1]
+    output = run(wm.join(first, second, on="k").tagged, tmp_path / "checkpoint")
+    assert [m["late"] for m in output.metrics] == [0, 0, 0, 1]
 
 
 def test_instants_and_local_times_are_not_mixed(new_york: SparkSession) -> None:

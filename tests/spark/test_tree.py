@@ -76,11 +76,11 @@ def test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close(spark: Spark
     assert len(want) > 500
     if joins_static(spark):
         assert numbers(three.tree(static=True).df.toArrow().to_pylist()) == want
-    told = run(three.tree(static=False).tagged, tmp_path / "checkpoint")
-    rows = told.table.to_pylist()
+    output = run(three.tree(static=False).tagged, tmp_path / "checkpoint")
+    rows = output.table.to_pylist()
     assert numbers([r for r in rows if r["kind"] == "result"]) == want
     assert Counter(r["kind"] for r in rows).keys() == {"result", "punctuation"}
-    assert sum(m["purged"] for m in told.metrics) > 0, "closings of a and b reach the rows of c"
+    assert sum(m["purged"] for m in output.metrics) > 0, "closings of a and b reach the rows of c"
     propagated = [r["row"] for r in rows if r["kind"] == "punctuation" and "key" in r["row"]]
     assert len(propagated) == len(set(propagated))
 
@@ -106,8 +106,8 @@ def test_late_rows_and_violations_of_inner_operators_are_told(spark: SparkSessio
         joined = wm.join(*streams, on=["a.x = b.x", "b.y = c.y"])
         found += run(joined.tagged, tmp_path / "checkpoint").table.to_pylist()
     assert [(r["a_n"], r["b_n"], r["c_n"]) for r in found if r["kind"] == "result"] == [(0, 0, 0)]
-    told = [(r["kind"], r["stream"], json.loads(r["row"])[f"{r['stream']}_n"]) for r in found if r["stream"]]
-    assert sorted(told) == [("late", "a", 1), ("late", "b", 1), ("late", "c", 1), ("violation", "a", 2)]
+    events = [(r["kind"], r["stream"], json.loads(r["row"])[f"{r['stream']}_n"]) for r in found if r["stream"]]
+    assert sorted(events) == [("late", "a", 1), ("late", "b", 1), ("late", "c", 1), ("violation", "a", 2)]
 
 
 def test_the_added_column_must_not_clash(spark: SparkSession, tmp_path: Path) -> None:

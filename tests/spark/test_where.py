@@ -75,11 +75,11 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hous
 
 def test_a_left_join_asks_its_predicate_before_a_row_counts_as_matched(house: House, tmp_path: Path) -> None:
     joined = wm.join(*house.streams(), on="k", how="left", where=OPERATOR)
-    told = run(joined.df, tmp_path / "checkpoint")
+    output = run(joined.df, tmp_path / "checkpoint")
     want = house.answer("left", OPERATOR)
     pairs = sum(n for row, n in want.items() if row[4] is not None)
     assert 0 < pairs < want.total(), "some auctions have such bids, some have none"
-    assert bag(told.table) == want
+    assert bag(output.table) == want
     assert "where price >= reserve * 1.5 AND bidder <> seller: checked for every pair in the operator" in str(
         joined.explain()
     )
@@ -94,10 +94,10 @@ def test_results_of_an_inner_join_are_filtered(house: House, tmp_path: Path, by:
     joined = wm.join(*house.streams(), on="k", where=where)
     assert (joined.condition is None) == (by == "operator")
     want = house.answer("inner", OPERATOR if by == "operator" else BY_SPARK)
-    told = run(joined.tagged, tmp_path / "checkpoint").table
-    results = told.filter(pa.compute.equal(told["kind"], "result"))
+    output = run(joined.tagged, tmp_path / "checkpoint").table
+    results = output.filter(pa.compute.equal(output["kind"], "result"))
     assert bag(results) == want
-    assert "punctuation" in told["kind"].to_pylist(), "only results are filtered"
+    assert "punctuation" in output["kind"].to_pylist(), "only results are filtered"
     static = wm.join(*house.streams(static=True), on="k", where=where)
     groups = static.group_by("k", wm.bucket("b_ts", "1 hour")).agg(n=wm.count()).df.toArrow().to_pylist()
     count: Counter[Any] = Counter()

@@ -61,12 +61,12 @@ class Sensors:
                 keys, numbers = zip(*rows, strict=True)
                 database.register(n, pa.table({"epoch": pa.array(keys), f"{n}_n": pa.array(numbers)}))
             tables = self.names[0] + "".join(f" JOIN {n} USING (epoch)" for n in self.names[1:])
-            told = ", ".join(f"{n}_n" for n in self.names)
-            return Counter(database.execute(f"SELECT {told} FROM {tables}").fetchall())
+            found = ", ".join(f"{n}_n" for n in self.names)
+            return Counter(database.execute(f"SELECT {found} FROM {tables}").fetchall())
 
 
-def numbers(told: QueryOutput | pa.Table, names: str) -> Counter[tuple[int, ...]]:
-    table = told.table if isinstance(told, QueryOutput) else told
+def numbers(given: QueryOutput | pa.Table, names: str) -> Counter[tuple[int, ...]]:
+    table = given.table if isinstance(given, QueryOutput) else given
     return Counter(tuple(row[f"{n}_n"] for n in names) for row in table.to_pylist())
 
 
@@ -82,14 +82,14 @@ def test_nothing_is_lost_over_a_restart_and_little_is_kept(spark: SparkSession, 
         sensors.add(300, 300, 400)
     second = run(joined.df, tmp_path / "checkpoint")
     assert numbers(first, "abc") + numbers(second, "abc") == sensors.whole()
-    told = [*first.metrics, *second.metrics]
-    assert sum(m["too_late"] for m in told) == 0
-    assert sum(m["results"] for m in told) == sensors.whole().total()
-    assert told[-1]["stored"] < 500 < told[1]["stored"]
-    assert len(told[-1]["shards"]) == 2
-    assert told[-1]["shards"][0]["scrambling"] == told[-1]["shards"][1]["scrambling"]
-    assert 10 <= told[-1]["shards"][0]["scrambling"][0] < 40
-    assert told[-1]["worker_bytes"] > 50 << 20
+    given = [*first.metrics, *second.metrics]
+    assert sum(m["too_late"] for m in given) == 0
+    assert sum(m["results"] for m in given) == sensors.whole().total()
+    assert given[-1]["stored"] < 500 < given[1]["stored"]
+    assert len(given[-1]["shards"]) == 2
+    assert given[-1]["shards"][0]["scrambling"] == given[-1]["shards"][1]["scrambling"]
+    assert 10 <= given[-1]["shards"][0]["scrambling"][0] < 40
+    assert given[-1]["worker_bytes"] > 50 << 20
     if joins_static(spark):
         static = wm.join(*sensors.streams(static=True), on="epoch", window="auto")
         assert numbers(static.df.toArrow(), "abc") == sensors.whole()
@@ -112,11 +112,11 @@ def test_a_leader_waits_in_the_store(spark: SparkSession, tmp_path: Path, strate
     for _ in range(2):
         sensors.add(1, 2000)
     second = run(joined.df, tmp_path / "checkpoint")
-    told = numbers(first, "ab") + numbers(second, "ab")
+    found = numbers(first, "ab") + numbers(second, "ab")
     held = [second.metrics[-1][name] for name in ("deferred", "spilled")]
-    assert told <= sensors.whole()
-    assert told == sensors.whole() or held[0] > 0  # who sorts first waits for what may still be smaller
-    assert told.total() > 0.95 * sensors.whole().total()
+    assert found <= sensors.whole()
+    assert found == sensors.whole() or held[0] > 0  # who sorts first waits for what may still be smaller
+    assert found.total() > 0.95 * sensors.whole().total()
     assert held[1] < 500
     assert "strategy" in str(joined.explain())
 
@@ -125,12 +125,12 @@ def test_what_does_not_fit_stops_the_query(spark: SparkSession, tmp_path: Path) 
     sensors = Sensors(spark, tmp_path, (10, 20))
     sensors.add(3000, 1)
     strict = wm.join(*sensors.streams(), on="epoch", window="auto", memory="20 kB", strategy="none")
-    said = failure(lambda: run(strict.df, tmp_path / "strict"))
-    assert "`memory` is 10240 bytes" in said
-    assert "shed=True" in said
+    message = failure(lambda: run(strict.df, tmp_path / "strict"))
+    assert "`memory` is 10240 bytes" in message
+    assert "shed=True" in message
     lossy = wm.join(*sensors.streams(), on="epoch", algorithm=wm.WOJoin(memory="20 kB", strategy="none", shed=True))
-    told = run(lossy.df, tmp_path / "lossy")
-    assert told.metrics[-1]["shed"] + told.metrics[-1]["stored"] == 3000  # b's row has gone: a is past it
+    output = run(lossy.df, tmp_path / "lossy")
+    assert output.metrics[-1]["shed"] + output.metrics[-1]["stored"] == 3000  # b's row has gone: a is past it
 
 
 def test_an_end_and_closings_let_go(spark: SparkSession, tmp_path: Path) -> None:
@@ -139,18 +139,18 @@ def test_an_end_and_closings_let_go(spark: SparkSession, tmp_path: Path) -> None
     b = Feed(spark, tmp_path / "b", "epoch long, b_at timestamp, through long, over boolean")
     a.add_rows([(n, n, n) for n in range(1000)])
     b.add_rows([(1, 1, None, False), (2, 2, 500, False)])
-    said = [wm.when("through is not null", high="through"), wm.end("over")]
+    punctuations = [wm.when("through is not null", high="through"), wm.end("over")]
     streams = [
         wm.stream(a.stream(), time="a_at", name="a"),
-        wm.stream(b.stream(), time="b_at", name="b", punctuation=said),
+        wm.stream(b.stream(), time="b_at", name="b", punctuation=punctuations),
     ]
     joined = wm.join(*streams, on="epoch", window="auto")
-    told = run(joined.df, tmp_path / "checkpoint")
-    assert (told.metrics[-1]["stored"], told.table.num_rows) == (499, 1)
+    output = run(joined.df, tmp_path / "checkpoint")
+    assert (output.metrics[-1]["stored"], output.table.num_rows) == (499, 1)
     a.add_rows([(7, 7, 7)])
     b.add_rows([(3, 3, None, True)])
-    told = run(joined.df, tmp_path / "checkpoint")
-    assert told.metrics[-1]["stored"] == 0
+    output = run(joined.df, tmp_path / "checkpoint")
+    assert output.metrics[-1]["stored"] == 0
 
 
 def test_queries_say_auto(spark: SparkSession, tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_the_delay_follows_the_disorder(spark: SparkSession, tmp_path: Path) -> 
     ]
     joined = wm.join(*streams, on="k")
     assert "the delay measured (1.00% of the rows may be late)" in str(joined.explain())
-    told = run(joined.tagged, tmp_path / "checkpoint")
-    rows = told.table.to_pylist()
+    output = run(joined.tagged, tmp_path / "checkpoint")
+    rows = output.table.to_pylist()
     late = [r for r in rows if r["kind"] == "late"]
-    assert sum(m["late"] for m in told.metrics) == len(late) < 0.03 * 6000
+    assert sum(m["late"] for m in output.metrics) == len(late) < 0.03 * 6000
     found = Counter((micros(r["a_at"]), micros(r["b_at"])) for r in rows if r["kind"] == "result")
     gone: dict[str, set[int]] = {"a": set(), "b": set()}
     for r in late:
@@ -214,7 +214,7 @@ def test_the_delay_follows_the_disorder(spark: SparkSession, tmp_path: Path) -> 
         database.register("b", pa.table({"y": b}))
         whole = database.execute("SELECT x, y FROM a, b WHERE x % 20 = y % 20 AND abs(x - y) <= 2000000").fetchall()
     assert found == Counter(whole)
-    assert told.metrics[-1]["stored"] < 2500
+    assert output.metrics[-1]["stored"] < 2500
 
 
 def micros(time: datetime) -> int:

@@ -79,8 +79,8 @@ def test_results_and_late_rows_go_to_a_sink_each_and_a_batch_is_computed_once(
     assert {n: [row[0] for row in rows] for n, rows in results.batches.items()} == {0: [2, 3, 4], 1: [2, 3, 4]}
     assert {len(row) for rows in results.batches.values() for row in rows} == {5}
     assert {n: len(rows) for n, rows in late.batches.items()} == {0: 0, 1: 5}
-    told = [(stream, json.loads(row)["k"]) for stream, row, *_ in late.batches[1]]
-    assert sorted(told) == [("a", k) for k in range(5)]
+    events = [(stream, json.loads(row)["k"]) for stream, row, *_ in late.batches[1]]
+    assert sorted(events) == [("a", k) for k in range(5)]
     # a batch that was computed twice would be counted twice
     assert [metrics["rows_in"] for metrics in metrics_of(query)] == [10, 15]
     assert [metrics["late"] for metrics in metrics_of(query)] == [0, 5]
@@ -356,9 +356,9 @@ def test_an_error_of_ours_comes_out_of_a_failed_query(spark: SparkSession, tmp_p
     assert str(caught.value).startswith("stream `a`")
     assert isinstance(caught.value.__cause__, StreamingQueryException)
     assert type(query).__mro__[2].__name__ == "StreamingQuery"  # Spark's own, or that of Spark Connect
-    told = query.exception()
-    assert isinstance(told, ViolationError)
-    assert str(told) == str(caught.value)
+    found = query.exception()
+    assert isinstance(found, ViolationError)
+    assert str(found) == str(caught.value)
     with pytest.raises(ViolationError):
         query.processAllAvailable()
 

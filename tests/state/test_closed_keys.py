@@ -52,8 +52,8 @@ class Stream:
     def kind(self) -> pa.DataType:
         return self.spec.schema.field("k").type
 
-    def add(self, *said: Punctuation) -> None:
-        self.declared.add_punctuations(BatchPunctuations.of(said, pa.schema([("k", self.kind)])))
+    def add(self, *punctuations: Punctuation) -> None:
+        self.declared.add_punctuations(BatchPunctuations.of(punctuations, pa.schema([("k", self.kind)])))
 
     def keys(self, values: Sequence[Any]) -> Any:
         return encode([pa.array(values, self.kind)])
@@ -248,11 +248,11 @@ def test_clusters_of_nested_keys(kind: pa.DataType) -> None:
 
 def shown(stream: Stream, largest: tuple[Any, int] | None, progress: int = BEFORE_ALL) -> None:
     rows = pa.record_batch([pa.array([], f.type) for f in stream.spec.schema], schema=stream.spec.schema)
-    told = None
+    given = None
     if largest is not None:
         keys = pa.record_batch([pa.array(largest[:1], stream.kind)], ["k"])
-        told = Instants(keys, np.array(largest[1:], np.int64))
-    stream.declared.constraints.add_largest(Batch(rows, largest=told), progress)
+        given = Instants(keys, np.array(largest[1:], np.int64))
+    stream.declared.constraints.add_largest(Batch(rows, largest=given), progress)
     stream.declared.keys.take_effect(AFTER_ALL)
 
 
@@ -289,8 +289,8 @@ def test_a_stream_without_promises_hears_none() -> None:
 # ---------------------------------------------------------------- bounds
 
 
-def effective(stream: Stream, *said: Punctuation) -> bool:
-    stream.add(*said)
+def effective(stream: Stream, *punctuations: Punctuation) -> bool:
+    stream.add(*punctuations)
     stream.declared.keys.take_effect(AFTER_ALL)
     return stream.declared.retention.trim()
 
@@ -330,8 +330,8 @@ def test_the_oldest_are_forgotten_first(kind: pa.DataType, monkeypatch: pytest.M
 def test_what_lies_in_a_range_goes_first_and_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_KEYS", 4)
     stream = Stream(kind=pa.string())
-    for said in (*(value(key, 1) for key in "abcd"), between("b", "d", 2), value("x", 3)):
-        effective(stream, said)
+    for given in (*(value(key, 1) for key in "abcd"), between("b", "d", 2), value("x", 3)):
+        effective(stream, given)
     assert stream.declared.retention.dropped == 0
     assert stream.closed(*"abcdx") == [True] * 5
     assert stream.lists.closed_keys == 2

@@ -61,8 +61,8 @@ def test_thinned_maxima_err_on_the_side_of_disorder(data: st.DataObject, ranks: 
     at = 0
     for a, b in pieces(data, len(ranks)):
         some = Blocks.single(np.array(ranks[a:b], np.int64), np.arange(a + 1, b + 1))
-        true, told = exact.observe(some), thinned.observe(some)
-        assert (told >= true).all()
+        true, found = exact.observe(some), thinned.observe(some)
+        assert (found >= true).all()
         at = b
         assert len(thinned) <= 8
         for position in range(at + 1):
@@ -92,13 +92,13 @@ def test_blocks_err_on_the_side_of_disorder(data: st.DataObject, batches: list[l
         stream = [parts[p][row] for row in range(len(batch)) for p in range(partitions) if row < len(parts[p])]
         exact.observe(np.array(stream, np.int64))
         for disorder, most in ((few, 2), (single, 1 << 10)):
-            told = []
+            found = []
             for p, ranks in enumerate(parts):
-                told += [
+                found += [
                     (p, *block)
                     for block in zip(*map(np.ndarray.tolist, cut(np.array(ranks, np.int64), most)), strict=True)
                 ]
-            disorder.observe_blocks(interleaved(told)[0])
+            disorder.observe_blocks(interleaved(found)[0])
         assert (few.count, few.scrambling >= exact.scrambling) == (exact.count, True)
         assert (single.count, single.scrambling) == (exact.count, exact.scrambling)
         for k in range(0, exact.count + 1, 3):
@@ -109,8 +109,8 @@ def test_blocks_err_on_the_side_of_disorder(data: st.DataObject, batches: list[l
 
 def test_blocks_are_few_and_small() -> None:
     """A million rows in order: 256 blocks, and what is kept for them is the length of two at most."""
-    told = zip(*(column.tolist() for column in cut(np.arange(1_000_000))), strict=True)
-    blocks, _ = interleaved([(7, *block) for block in told])
+    found = zip(*(column.tolist() for column in cut(np.arange(1_000_000))), strict=True)
+    blocks, _ = interleaved([(7, *block) for block in found])
     disorder = Disorder()
     disorder.observe_blocks(blocks)
     assert blocks.first.size == 256

@@ -37,12 +37,12 @@ def test_lags_are_never_told_too_small(times: list[int], newest: int) -> None:
     """... and by little too large where the largest time has settled."""
     lags = Lags.of(np.array(times, np.int64))
     assert lags.count.sum() == len(times)
-    told = lags.since(newest) if newest > BEFORE_ALL else lags.behind
-    told = np.sort(np.repeat(told, lags.count))
+    found = lags.since(newest) if newest > BEFORE_ALL else lags.behind
+    found = np.sort(np.repeat(found, lags.count))
     true = np.sort(np.array(slow_lags(times, newest), np.int64))
-    assert (told >= true).all()
+    assert (found >= true).all()
     if times and newest <= times[0]:
-        assert (told <= true + true // 32 + 1).all()
+        assert (found <= true + true // 32 + 1).all()
 
 
 def test_lags_of_partitions_are_told_together_and_absurd_ones_are_bounded() -> None:
@@ -89,14 +89,14 @@ def test_about_the_share_asked_for_is_late_and_accounted_for(algorithm: str, siz
             load_metadata(again.parts(), json.loads(json.dumps(metadata_of(straight.parts()))))
             assert [d and d.delay for d in again.delays] == straight.measured()["delays"]
         before = list(straight.watermarks)
-        news = []
+        new_elements = []
         for i, spec in enumerate(straight.query.streams):
             some = times[i][at : at + size]
-            news.append(Batch.of(pa.record_batch([some % 50, some], schema=spec.schema), spec.time))
-        for _ in straight.step(news):
+            new_elements.append(Batch.of(pa.record_batch([some % 50, some], schema=spec.schema), spec.time))
+        for _ in straight.step(new_elements):
             pass
         straight.arrivals = []
-        true = sum(int((b.rows.column(1).to_numpy() < p).sum()) for b, p in zip(news, before, strict=True))
+        true = sum(int((b.rows.column(1).to_numpy() < p).sum()) for b, p in zip(new_elements, before, strict=True))
         assert straight.counters.late == sum(r.num_rows for r in straight.late) == true
         late, rows = late + true, rows + straight.counters.rows_in
         if at + size == 28_000:
@@ -112,8 +112,8 @@ def test_what_was_measured_is_known_to_other_shards() -> None:
     """A state divided anew goes on with the delays of the old one."""
     definition, stores = plan(tolerant(0.01), "hash"), [log.MemoryStore() for _ in range(3)]
     join, times = definition.start(), arrivals(1, 0.5, 2000)
-    news = [Batch.of(pa.record_batch([times % 9, times], schema=s.schema), s.time) for s in join.query.streams]
-    for _ in join.step(news):
+    new_elements = [Batch.of(pa.record_batch([times % 9, times], schema=s.schema), s.time) for s in join.query.streams]
+    for _ in join.step(new_elements):
         pass
     log.commit(join, log.begin(join.query, ids=(0,)), stores[0])
     redistribute(stores[:1], stores[1:], (0, 1))

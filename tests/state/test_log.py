@@ -50,11 +50,11 @@ class CountingStore(MemoryStore):
 class Run:
     """A join that is committed after every step; step n brings `rows` tuples of time n to both sides."""
 
-    def __init__(self, asked: JoinQuery, rows: int = 2) -> None:
-        self.query, self.rows = asked, rows
+    def __init__(self, requested: JoinQuery, rows: int = 2) -> None:
+        self.query, self.rows = requested, rows
         self.store = CountingStore()
-        self.header = log.begin(asked)
-        self.join = HashJoin().start(asked)
+        self.header = log.begin(requested)
+        self.join = HashJoin().start(requested)
         self.n = 0
 
     def step(self) -> int:

@@ -24,18 +24,18 @@ def stream(name: str, rows: int, seen: int | None = 0, **more: Any) -> dict[str,
 
 def shard(number: int, streams: list[dict[str, Any]], **more: Any) -> str:
     counted = Counters(rows_in=sum(s["rows_in"] for s in streams), stored=sum(s["stored"] for s in streams))
-    said = counted.as_dict() | {"shard": number, "streams": streams, "watermarks": [0, 0], "join_us": 1000} | more
-    return json.dumps(said)
+    counters = counted.as_dict() | {"shard": number, "streams": streams, "watermarks": [0, 0], "join_us": 1000} | more
+    return json.dumps(counters)
 
 
 def progress(batch: int, *shards: str, second: float = 0.0, took: int = 500, **observed: list[str]) -> Any:
-    told = {"watersmeet": {"shards": list(shards)}} | {name: {"shards": said} for name, said in observed.items()}
+    outcome = {"watersmeet": {"shards": list(shards)}} | {name: {"shards": found} for name, found in observed.items()}
     return SimpleNamespace(
         runId="r",
         batchId=batch,
         timestamp=f"2026-01-01T00:00:{second:06.3f}Z",
         durationMs={"triggerExecution": took, "addBatch": took // 2},
-        observedMetrics=told,
+        observedMetrics=outcome,
     )
 
 
@@ -61,9 +61,11 @@ def test_streams_are_summed_and_the_slowest_shard_is_told() -> None:
 
 
 def test_rates_are_over_the_time_between_the_ends_of_batches() -> None:
-    run, said = events(), shard(0, [stream("a", 1), stream("b", 1)])
-    told = [run.batch(progress(n, said, second=s, took=ms)) for n, s, ms in ((0, 0, 4000), (1, 4, 500), (2, 10, 1000))]
-    assert [e["interval"] for e in told if e] == [4, 0.5, 6.5]
+    run, counters = events(), shard(0, [stream("a", 1), stream("b", 1)])
+    output = [
+        run.batch(progress(n, counters, second=s, took=ms)) for n, s, ms in ((0, 0, 4000), (1, 4, 500), (2, 10, 1000))
+    ]
+    assert [e["interval"] for e in output if e] == [4, 0.5, 6.5]
 
 
 def test_a_stream_that_is_silent_falls_behind_by_what_it_showed_last() -> None:
@@ -98,9 +100,9 @@ def test_no_progress_is_told_before_the_first_row_and_after_the_end() -> None:
 
 
 def test_the_state_of_further_operators_counts() -> None:
-    said = shard(0, [stream("a", 1, stored=2), stream("b", 1)])
+    counters = shard(0, [stream("a", 1, stored=2), stream("b", 1)])
     groups = json.dumps(Counters(stored=0, state_bytes=7, open_groups=3, groups=2).as_dict() | {"shard": 0})
-    event = events(grouped=True).batch(progress(0, said, **{"watersmeet_groups#1": [groups]}))
+    event = events(grouped=True).batch(progress(0, counters, **{"watersmeet_groups#1": [groups]}))
     assert event is not None
     assert event["rows_out"] == 2
     assert event["state"] == {"tuples": 2, "bytes": 7}
@@ -111,6 +113,6 @@ def test_a_batch_without_shards_is_no_event_and_a_foreign_query_has_no_streams()
     empty = SimpleNamespace(observedMetrics={})
     assert events().batch(empty) is None
     assert not is_of(empty, ["a", "b"])
-    told = progress(0, shard(0, [stream("a", 1), stream("b", 1)]))
-    assert is_of(told, ["a", "b"])
-    assert not is_of(told, ["a", "c"])
+    counters = progress(0, shard(0, [stream("a", 1), stream("b", 1)]))
+    assert is_of(counters, ["a", "b"])
+    assert not is_of(counters, ["a", "c"])

@@ -18,9 +18,13 @@ def test_a_shard_may_say_less_than_another() -> None:
         {"shard": 3, "idle": 1, "results": 2, "emit_us": 5, "order": [["b"]], "order_change": {"reason": "why not"}},
     ]
     for turn in (shards, shards[::-1]):
-        said = wm.counters({"observedMetrics": {"watersmeet": {"shards": [json.dumps(s) for s in turn]}}})
-        assert {name: said[name] for name in ("idle", "results", "emit_us")} == {"idle": 1, "results": 2, "emit_us": 5}
-        assert [s["shard"] for s in said["shards"]] == [3, 7]
-        assert "shard" not in said
-        assert said["shards"][0]["order_change"] == {"reason": "why not"}
+        counters = wm.counters({"observedMetrics": {"watersmeet": {"shards": [json.dumps(s) for s in turn]}}})
+        assert {name: counters[name] for name in ("idle", "results", "emit_us")} == {
+            "idle": 1,
+            "results": 2,
+            "emit_us": 5,
+        }
+        assert [s["shard"] for s in counters["shards"]] == [3, 7]
+        assert "shard" not in counters
+        assert counters["shards"][0]["order_change"] == {"reason": "why not"}
     assert wm.counters({"observedMetrics": {}}) == {}

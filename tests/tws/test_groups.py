@@ -66,8 +66,8 @@ def test_groups_of_any_number_of_shards(by: tuple[str | Bucket, ...], shards: in
         out = first.step([blob for packer, b in zip(packers, batches, strict=True) for blob in packer(iter([b.rows]))])
         if not q.on_key():
             out = second.step([blob for part in out for blob in GroupPacker(q, ids)(iter([part]))])
-        news = rows_of(list(plain.step(batches)))
-        assert bag(groups_of(said(out, RESULT, q), q)) == bag(expected.step(news, plain, plain.watermarks, False))
+        arrivals = rows_of(list(plain.step(batches)))
+        assert bag(groups_of(said(out, RESULT, q), q)) == bag(expected.step(arrivals, plain, plain.watermarks, False))
         late += sum(t.num_rows for t in said(out, LATE, q))
     assert expected.closed or q.on_key()
     if not q.on_key():  # states are read by versions to come: ids, as ever

@@ -44,11 +44,11 @@ def divisible(window: Window) -> bool:
 def follow(script: Script, shards: int, seed: int, join: Callable[[JoinQuery], Join]) -> None:
     comparison, run, chance = Comparison(script), Shards(script, shards, join=join), Random(seed)
     comparison.rules.ends_close = False
-    n, said = len(script.windows), OutputPunctuations(script, run.ids)
+    n, punctuations = len(script.windows), OutputPunctuations(script, run.ids)
     for batch in script.batches:
-        news = tuple(replace(one, ended=False) for one in batch)
-        outcome = comparison.rules.step(news)
-        run.step(news, chance)
+        arrivals = tuple(replace(one, ended=False) for one in batch)
+        outcome = comparison.rules.step(arrivals)
+        run.step(arrivals, chance)
         assert bag(run.results) == bag([comparison.combination(c) for c in outcome.pairs])
         for kind, rows in ((LATE, outcome.late), (VIOLATION, outcome.violations)):
             assert run.unjoined(kind) == Counter((NAMES[i], t.row) for i in range(n) for t in rows[i])
@@ -56,9 +56,9 @@ def follow(script: Script, shards: int, seed: int, join: Callable[[JoinQuery], J
         assert run.stored() == sum(len(comparison.rules.stored(i)) for i in range(n)) + waiting
         assert all(len(stats["order"]) == n for stats in run.details[STATS])
         if script.kind in ("int64", "string"):
-            said.add(run.details.get(PUNCTUATION, []))
+            punctuations.add(run.details.get(PUNCTUATION, []))
             for key in [Key((value,)) for value in KEYS[script.kind][0][1]]:
-                assert said.finished(key) == comparison.rules.finished(key)
+                assert punctuations.finished(key) == comparison.rules.finished(key)
 
 
 @pytest.mark.parametrize("streams", [2, 3, 4, 5])
@@ -90,26 +90,26 @@ def turning(batches: int) -> Script:
     made, number, chance = [], 0, Random(1)
     for n in range(batches):
         many = (5, 60, 2) if n < batches // 2 else (5, 2, 60)
-        news = []
+        arrivals = []
         for count in many:
             tuples = []
             for _ in range(count):
                 at = n * 1_000_000 + chance.randrange(1_000_000)
                 tuples.append(Tuple(at, (chance.randrange(10),), number))
                 number += 1
-            news.append(Elements(tuple(tuples)))
-        made.append(tuple(news))
+            arrivals.append(Elements(tuple(tuples)))
+        made.append(tuple(arrivals))
     return Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), tuple(made))
 
 
 def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> None:
     script = turning(20)
     comparison, run = Comparison(script), Shards(script, 2, join=planned("general_lazy"))
-    for n, news in enumerate(script.batches):
+    for n, arrivals in enumerate(script.batches):
         if n % 3 == 0:
             shutil.rmtree(worker_cache.application_cache().root, ignore_errors=True)  # then it is rebuilt
-        run.step(news, Random(n))
-        assert bag(run.results) == bag([comparison.combination(c) for c in comparison.rules.step(news).pairs])
+        run.step(arrivals, Random(n))
+        assert bag(run.results) == bag([comparison.combination(c) for c in comparison.rules.step(arrivals).pairs])
         for stats in run.details[STATS]:
             if "order_change" in stats:
                 assert stats["order_change"]["cost_after"] < stats["order_change"]["cost_before"]
@@ -134,12 +134,12 @@ def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> N
 def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
     script = turning(12)
     run = Shards(script, 1, join=planned("general_lazy"))
-    for n, news in enumerate(script.batches[:4]):
-        run.step(news, Random(n))
+    for n, arrivals in enumerate(script.batches[:4]):
+        run.step(arrivals, Random(n))
     assert run.details[STATS][0]["order"][0] == ["a", "c", "b"]
     run.join = planned("general_lazy", order=(1, 0, 2))(run.query)
-    for n, news in enumerate(script.batches[4:6]):
-        run.step(news, Random(n))
+    for n, arrivals in enumerate(script.batches[4:6]):
+        run.step(arrivals, Random(n))
         (stats,) = run.details[STATS]
         assert stats["order"] == [["a", "b", "c"], ["b", "a", "c"], ["c", "b", "a"]]
         assert "order_change" not in stats
@@ -157,14 +157,14 @@ def test_two_streams_keep_statistics_too() -> None:
 
 def test_results_beyond_the_bound_are_counted() -> None:
     windows = (TimeWindow(100),) * 3
-    news = (
+    arrivals = (
         Elements(tuple(Tuple(n, (1,), n) for n in range(4))),
         Elements((Tuple(5, (1,), 10),)),
         Elements((Tuple(6, (1,), 11),)),
     )
-    script = Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), (news,))
+    script = Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), (arrivals,))
     run = Shards(script, 1, join=planned("general_lazy", max_matches_per_row=1))
-    run.step((news[0], news[1], Elements()), Random(0))
-    run.step((Elements(), Elements(), news[2]), Random(0))
+    run.step((arrivals[0], arrivals[1], Elements()), Random(0))
+    run.step((Elements(), Elements(), arrivals[2]), Random(0))
     assert len(run.results) == 1
     assert run.details[STATS][0]["suppressed"] == 3

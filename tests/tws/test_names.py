@@ -63,24 +63,24 @@ def test_the_names_are_found() -> None:
     assert some <= set(NAMES)
 
 
-def blobs(query: JoinQuery, ids: tuple[int, ...], a: list[Any], b: list[Any], said: list[Any]) -> pa.Table:
+def blobs(query: JoinQuery, ids: tuple[int, ...], a: list[Any], b: list[Any], found: list[Any]) -> pa.Table:
     """Rows of both streams, and of the second its punctuations: (time, value, list, range)."""
     first, second = query.streams
     rows = pa.record_batch(
         [pa.array(c, f.type) for c, f in zip(zip(*a, strict=True), first.schema, strict=True)], schema=first.schema
     )
     columns = [
-        pa.array([*c, *([None] * len(said))], f.type) for c, f in zip(zip(*b, strict=True), second.schema, strict=True)
+        pa.array([*c, *([None] * len(found))], f.type) for c, f in zip(zip(*b, strict=True), second.schema, strict=True)
     ]
-    columns[1] = pa.array([*(r[1] for r in b), *(p[0] for p in said)], pa.int64())
+    columns[1] = pa.array([*(r[1] for r in b), *(p[0] for p in found)], pa.int64())
     kinds = [pa.int64(), pa.list_(pa.int64())]
     none = [None] * len(b)
-    told: dict[str, pa.Array] = {
-        flag(n): pa.array([*([False] * len(b)), *(p[n + 1] is not None for p in said)]) for n in range(3)
+    given: dict[str, pa.Array] = {
+        flag(n): pa.array([*([False] * len(b)), *(p[n + 1] is not None for p in found)]) for n in range(3)
     }
-    told |= {part(n, 0): pa.array([*none, *(p[n + 1] for p in said)], kinds[n]) for n in range(2)}
-    told |= {part(2, e): pa.array([*none, *(p[3] and p[3][e] for p in said)], pa.int64()) for e in (0, 1)}
-    marked = pa.record_batch([*columns, *told.values()], names=[*second.schema.names, *told])
+    given |= {part(n, 0): pa.array([*none, *(p[n + 1] for p in found)], kinds[n]) for n in range(2)}
+    given |= {part(2, e): pa.array([*none, *(p[3] and p[3][e] for p in found)], pa.int64()) for e in (0, 1)}
+    marked = pa.record_batch([*columns, *given.values()], names=[*second.schema.names, *given])
     sent = [*Packer(first, 0, ids)(iter([rows])), *Packer(second, 1, ids, RULES)(iter([marked]))]
     return pa.Table.from_batches(sent, PACKED)
 
@@ -121,13 +121,13 @@ def outcome(key: str, time: str, payload: str, grouped: bool = False) -> Any:
             new = [MemoryStore() for _ in ids]
             redistribute(list(stores.values()), new, ids)
             stores = dict(zip(ids, new, strict=True))
-        sent, heard = blobs(query, ids, *batch), []
+        sent, received = blobs(query, ids, *batch), []
         for shard in ids:
             task = Task(query, ids, shard, stores[shard], ended=False, join=join)
             for frame in task.run(sent, Random(0)):
-                heard += _without_names(pa.Table.from_pandas(frame, preserve_index=False))
+                received += _without_names(pa.Table.from_pandas(frame, preserve_index=False))
             stores[shard] = task.store()
-        out.append(sorted(heard, key=repr))
+        out.append(sorted(received, key=repr))
     return out
 
 

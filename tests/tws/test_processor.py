@@ -155,7 +155,7 @@ def test_a_late_row_is_told_in_json(packs: bool) -> None:
     run.step([rows(a, [1], [5], *values), nothing], Random(0))
     out = run.step([rows(a, [1], [4], *values), nothing], Random(0))
     assert out.results == []
-    told = {
+    found = {
         "k": 1,
         "a_ts": "1970-01-01 00:00:00.000004",
         "flag": True,
@@ -172,7 +172,7 @@ def test_a_late_row_is_told_in_json(packs: bool) -> None:
         "nothing": None,
     }
     nested = {"list": [{"x": 0.5, "y": ["", None]}], "map": [["k", "1.50"]], "struct": {"when": None, "raw": "/w=="}}
-    assert out.late == [{"shard": 0, "stream": "a", "row": told | nested if packs else told}]
+    assert out.late == [{"shard": 0, "stream": "a", "row": found | nested if packs else found}]
 
 
 @pytest.mark.parametrize(("number", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])

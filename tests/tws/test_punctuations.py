@@ -70,11 +70,11 @@ def test_closed_keys_merge_over_those_of_other_shards_unnoticed(script: Script, 
 
 def follow(script: Script, shards: int, seed: int) -> None:
     comparison, run, chance = Comparison(script), Shards(script, shards), Random(seed)
-    said = OutputPunctuations(script, run.ids)
+    punctuations = OutputPunctuations(script, run.ids)
     for a, b in script.batches:
-        news = (replace(a, ended=False), replace(b, ended=False))
-        outcome = comparison.rules.step(news)
-        run.step(news, chance)
+        arrivals = (replace(a, ended=False), replace(b, ended=False))
+        outcome = comparison.rules.step(arrivals)
+        run.step(arrivals, chance)
         wanted = [comparison.combination(pair) for pair in outcome.pairs]
         wanted += [comparison.single(i, t) for i in (0, 1) for t in outcome.alone[i]]
         assert bag(run.results) == bag(wanted)
@@ -82,18 +82,18 @@ def follow(script: Script, shards: int, seed: int) -> None:
             assert run.unjoined(kind) == Counter(("ab"[i], t.row) for i in (0, 1) for t in rows[i])
         assert run.stored() == sum(map(len, outcome.stored))
         if script.kind in ("int64", "string"):
-            said.add(run.details.get(PUNCTUATION, []))
+            punctuations.add(run.details.get(PUNCTUATION, []))
             for key in [Key((value,)) for value in KEYS[script.kind][0][1]]:
-                assert said.finished(key) == comparison.rules.finished(key)
+                assert punctuations.finished(key) == comparison.rules.finished(key)
 
 
 # ---------------------------------------------------------------- where things go
 
 
-def unpackers(spec: StreamSpec, ids: tuple[int, ...], news: Elements) -> dict[int, Batch]:
+def unpackers(spec: StreamSpec, ids: tuple[int, ...], arrivals: Elements) -> dict[int, Batch]:
     """What each shard hears of a stream."""
     out = {id: Unpacker(spec) for id in ids}
-    for row in pa.Table.from_batches(blobs(spec, 0, ids, news, Random(0))).to_pylist():
+    for row in pa.Table.from_batches(blobs(spec, 0, ids, arrivals, Random(0))).to_pylist():
         out[row["shard"]].put(row["kind"], row["seen"], row["rows"], row["blob"])
     return {id: unpacker.batch(ended=False) for id, unpacker in out.items()}
 
@@ -106,7 +106,7 @@ def text_spec(*constraints: Constraint, kind: str = "string") -> StreamSpec:
 @pytest.mark.parametrize("ids", IDS, ids=len)
 def test_values_and_lists_go_to_their_shard_and_the_rest_to_all(ids: tuple[int, ...]) -> None:
     spec = text_spec()
-    said = (
+    punctuations = (
         Punctuation(Value(("a",)), 1),
         Punctuation(ValueList((("b",), ("c",), (None,))), 2),
         Punctuation(Range("d", None, False, True), 7),
@@ -114,9 +114,9 @@ def test_values_and_lists_go_to_their_shard_and_the_rest_to_all(ids: tuple[int, 
         Punctuation(Heartbeat(4), 4),
         Punctuation(End(), 3),
     )
-    heard = unpackers(spec, ids, Elements(punctuations=said))
+    received = unpackers(spec, ids, Elements(punctuations=punctuations))
     keys = {}
-    for id, batch in heard.items():
+    for id, batch in received.items():
         assert batch.punctuations is not None
         for key, time in zip(
             batch.punctuations.keys.column(0).to_pylist(), batch.punctuations.times.tolist(), strict=True
@@ -127,24 +127,24 @@ def test_values_and_lists_go_to_their_shard_and_the_rest_to_all(ids: tuple[int, 
         assert batch.seen == 7, "a punctuation's time counts as seen"
     assert {key: time for key, (_, time) in keys.items()} == {"a": 1, "b": 2, "c": 2, None: 2}
     assert all([keys[key][0]] == homes(spec, ids, (key,)) for key in "abc")
-    for id, batch in unpackers(spec, ids, Elements(punctuations=said[3:5])).items():
+    for id, batch in unpackers(spec, ids, Elements(punctuations=punctuations[3:5])).items():
         assert batch.punctuations is not None, id
         assert (batch.punctuations.heartbeat, batch.punctuations.ended, batch.seen) == (5, False, None)
 
 
 def test_without_a_time_nothing_is_promised() -> None:
-    said = [Value(("a",)), ValueList((("b",),)), Range("c", "d"), Range(None, None)]
+    punctuations = [Value(("a",)), ValueList((("b",),)), Range("c", "d"), Range(None, None)]
     spec = text_spec()
-    news = Elements(punctuations=tuple(Punctuation(p, None) for p in said))  # type: ignore[arg-type]
-    assert [batch.punctuations for batch in unpackers(spec, IDS[1], news).values()] == [None, None]
+    arrivals = Elements(punctuations=tuple(Punctuation(p, None) for p in punctuations))  # type: ignore[arg-type]
+    assert [batch.punctuations for batch in unpackers(spec, IDS[1], arrivals).values()] == [None, None]
 
 
 @pytest.mark.parametrize("ids", IDS, ids=len)
 def test_all_shards_hear_of_the_newest_and_the_largest_keys(ids: tuple[int, ...]) -> None:
     spec = text_spec(Clustered(), Ordered())
     tuples = [(3, "b"), (9, "a"), (9, "c"), (8, "d"), (7, "d"), (None, "z"), (12, None)]
-    news = Elements(tuple(Tuple(ts, (key,), n) for n, (ts, key) in enumerate(tuples)))
-    for batch in unpackers(spec, ids, news).values():
+    arrivals = Elements(tuple(Tuple(ts, (key,), n) for n, (ts, key) in enumerate(tuples)))
+    for batch in unpackers(spec, ids, arrivals).values():
         assert batch.newest is not None
         assert (sorted(batch.newest[0].column(0).to_pylist()), batch.newest[1]) == (["a", "c"], 9)
         assert largest(spec, batch) == ("d", 7)
@@ -160,8 +160,8 @@ def test_all_shards_hear_of_the_newest_and_the_largest_keys(ids: tuple[int, ...]
 @pytest.mark.parametrize("kind", ORDERED)
 def test_the_largest_key_of_every_ordered_kind(kind: str) -> None:
     values = KEYS[kind][0][1]
-    news = Elements(tuple(Tuple(n, (v,), n) for n, v in enumerate([*values, *values])))
-    for batch in unpackers(text_spec(Ordered(), kind=kind), IDS[1], news).values():
+    arrivals = Elements(tuple(Tuple(n, (v,), n) for n, v in enumerate([*values, *values])))
+    for batch in unpackers(text_spec(Ordered(), kind=kind), IDS[1], arrivals).values():
         value, time = largest(text_spec(Ordered(), kind=kind), batch)
         if kind == "float64":
             assert (value != value, time) == (True, next(n for n, v in enumerate(values) if v != v))
@@ -173,8 +173,8 @@ def test_nan_is_the_largest_whoever_brings_it() -> None:
     spec = text_spec(Ordered(), kind="float64")
     for chance in range(5):
         out = Unpacker(spec)
-        news = Elements((Tuple(1, (NAN,), 0), Tuple(2, (5.0,), 1), Tuple(0, (float("inf"),), 2)))
-        for row in pa.Table.from_batches(blobs(spec, 0, (0,), news, Random(chance))).to_pylist():
+        arrivals = Elements((Tuple(1, (NAN,), 0), Tuple(2, (5.0,), 1), Tuple(0, (float("inf"),), 2)))
+        for row in pa.Table.from_batches(blobs(spec, 0, (0,), arrivals, Random(chance))).to_pylist():
             out.put(row["kind"], row["seen"], row["rows"], row["blob"])
         value, time = largest(spec, out.batch(ended=False))
         assert (np.isnan(value), time) == (True, 1)
@@ -198,11 +198,11 @@ def test_violations_of_large_batches_depend_neither_on_shards_nor_on_partitions(
         patch.setattr(instants, "MOST", 3)
         runs = [(Shards(script, shards), Random(seed)) for shards, seed in ((1, 0), (2, 1), (3, 2))]
         for a, b in script.batches:
-            news = (replace(a, ended=False), replace(b, ended=False))
+            arrivals = (replace(a, ended=False), replace(b, ended=False))
             for run, chance in runs:
-                run.step(news, chance)
-            told = [(run.unjoined(LATE), run.unjoined(VIOLATION), bag(run.results)) for run, _ in runs]
-            assert told[0] == told[1] == told[2]
+                run.step(arrivals, chance)
+            output = [(run.unjoined(LATE), run.unjoined(VIOLATION), bag(run.results)) for run, _ in runs]
+            assert output[0] == output[1] == output[2]
 
 
 def test_of_slices_the_one_in_which_the_watermark_stands_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,11 +212,11 @@ def test_of_slices_the_one_in_which_the_watermark_stands_hides_nothing(monkeypat
     for shards in (1, 2):
         run = Shards(Script("int64", "inner", windows, (0, 0), ((Ordered(),), ()), ()), shards)
         batches = [[(65, 1)], [(64, 90), (65, 50), (66, 30), (200, 40)], [(201, 49)]]
-        told = []
+        found = []
         for batch in batches:
             run.step((Elements(tuple(Tuple(ts, (k,), k) for ts, k in batch)), Elements()), Random(0))
-            told.append((sorted(n for _, n in run.unjoined(LATE)), sorted(n for _, n in run.unjoined(VIOLATION))))
-        assert told == [([], []), ([90], [40]), ([], [49])]
+            found.append((sorted(n for _, n in run.unjoined(LATE)), sorted(n for _, n in run.unjoined(VIOLATION))))
+        assert found == [([], []), ([90], [40]), ([], [49])]
 
 
 # ---------------------------------------------------------------- what comes out
@@ -233,17 +233,17 @@ def test_violations_and_punctuations_come_out_as_rows(shards: int) -> None:
     closing = (Punctuation(Value(("x",)), 2), Punctuation(Range("m", "p"), 2))
     run.step((Elements((Tuple(1, ("x",), 0), Tuple(1, ("n",), 1)), closing), Elements(punctuations=closing)), chance)
     assert bag(run.results) == bag([("x", 1, 0, None, None), ("n", 1, 1, None, None)])
-    said = [(n["shard"], n["row"]) for n in run.details[PUNCTUATION]]
-    assert [row for _, row in said if "key" in row and row["key"] == ["x"]] == [{"key": ["x"]}]
-    ranges = [(shard, row) for shard, row in said if "range" in row]
+    output = [(n["shard"], n["row"]) for n in run.details[PUNCTUATION]]
+    assert [row for _, row in output if "key" in row and row["key"] == ["x"]] == [{"key": ["x"]}]
+    ranges = [(shard, row) for shard, row in output if "range" in row]
     assert {shard for shard, _ in ranges} == set(range(shards)), "each shard speaks for itself"
-    assert {shard for shard, row in said if row == {"heartbeat": 2}} == set(range(shards))
+    assert {shard for shard, row in output if row == {"heartbeat": 2}} == set(range(shards))
     assert VIOLATION not in run.details
 
     run.step((Elements((Tuple(3, ("x",), 7), Tuple(3, ("n",), 8), Tuple(3, ("y",), 9))), Elements()), chance)
     assert run.unjoined(VIOLATION) == Counter([("a", 7), ("a", 8)])
-    told = {n["row"]["a_n"]: n["row"] for n in run.details[VIOLATION]}
-    assert told[7] == {"a_ts": 3, "k0": "x", "a_n": 7}
+    outcome = {n["row"]["a_n"]: n["row"] for n in run.details[VIOLATION]}
+    assert outcome[7] == {"a_ts": 3, "k0": "x", "a_n": 7}
     assert run.stored() == 1
 
     run.step((Elements(punctuations=(Punctuation(End(), 3),)), Elements(punctuations=(Punctuation(End(), 3),))), chance)
@@ -288,10 +288,10 @@ def test_a_range_of_a_joins_output_goes_to_the_shard_of_the_same_number(ids: tup
         spec, Elements(punctuations=tuple(Punctuation(Range(f"{n}", f"{n}"), 7) for n in range(len(ids))))
     )
     rows = rows.append_column(UPSTREAM_SHARD, pa.array(range(len(ids)), pa.int32()))
-    heard = {id: Unpacker(spec) for id in ids}
+    received = {id: Unpacker(spec) for id in ids}
     for row in pa.Table.from_batches(Packer(spec, 0, ids, _needing((False, False)))(iter([rows]))).to_pylist():
-        heard[row["shard"]].put(row["kind"], row["seen"], row["rows"], row["blob"])
-    punctuations = [unpacker.batch(ended=False).punctuations for unpacker in heard.values()]
+        received[row["shard"]].put(row["kind"], row["seen"], row["rows"], row["blob"])
+    punctuations = [unpacker.batch(ended=False).punctuations for unpacker in received.values()]
     lows = [[r.low for r, _ in closed.ranges] for closed in punctuations if closed is not None]
     assert lows == [[f"{n}"] for n in range(len(ids))]
 
@@ -299,27 +299,27 @@ def test_a_range_of_a_joins_output_goes_to_the_shard_of_the_same_number(ids: tup
 @pytest.mark.parametrize("ids", IDS, ids=len)
 def test_a_range_without_an_end_that_it_needs_is_rejected(ids: tuple[int, ...]) -> None:
     spec = text_spec()
-    news = Elements(
+    arrivals = Elements(
         punctuations=tuple(Punctuation(Range(low, high), 7) for low, high in (("d", None), (None, "d"), ("e", "f")))
     )
-    rows = rows_with_rules(spec, news)
+    rows = rows_with_rules(spec, arrivals)
     for needs, closed in (
         ((False, False), [("d", None), (None, "d"), ("e", "f")]),
         ((True, False), [("d", None), ("e", "f")]),
         ((True, True), [("e", "f")]),
     ):
-        heard = {id: Unpacker(spec) for id in ids}
+        received = {id: Unpacker(spec) for id in ids}
         for row in pa.Table.from_batches(Packer(spec, 0, ids, _needing(needs))(iter([rows]))).to_pylist():
-            heard[row["shard"]].put(row["kind"], row["seen"], row["rows"], row["blob"])
-        batches = [unpacker.batch(ended=False) for unpacker in heard.values()]
+            received[row["shard"]].put(row["kind"], row["seen"], row["rows"], row["blob"])
+        batches = [unpacker.batch(ended=False) for unpacker in received.values()]
         for batch in batches:
             assert batch.punctuations is not None
             assert [(r.low, r.high) for r, _ in batch.punctuations.ranges] == closed
-        told = [b.rejected.to_pylist() if b.rejected is not None else [] for b in batches]
-        assert told[1:] == [[]] * (len(ids) - 1), "one shard tells of it"
-        assert [(r["low"], r["high"]) for r in told[0]] == [
+        found = [b.rejected.to_pylist() if b.rejected is not None else [] for b in batches]
+        assert found[1:] == [[]] * (len(ids) - 1), "one shard tells of it"
+        assert [(r["low"], r["high"]) for r in found[0]] == [
             (r.pattern.low, r.pattern.high)
-            for r in news.punctuations
+            for r in arrivals.punctuations
             if isinstance(r.pattern, Range) and (r.pattern.low, r.pattern.high) not in closed
         ]
 
@@ -332,20 +332,20 @@ def _needing(needs: tuple[bool, bool]) -> tuple[PackedRule, ...]:
 def test_a_rejected_punctuation_is_told_of(on_violation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted_shards, "RULES", _needing((True, True)))
     run, chance = Shards(scene(), 3, on_violation), Random(0)
-    news = (
+    arrivals = (
         Elements((Tuple(9, ("x",), 0),), (Punctuation(Range(None, "d"), 7), Punctuation(Range("e", "f"), 8))),
         Elements(),
     )
     if on_violation == "error":
         with pytest.raises(ViolationError) as caught:
-            run.step(news, chance)
+            run.step(arrivals, chance)
         assert str(caught.value) == (
             "stream `a` brought a punctuation without an end of the range that it closes: "
             '{"low": null, "high": "d", "a_ts": 7}.\n'
             "Hint: leave `low` or `high` out of wm.when to leave that end unbounded, or mend the source."
         )
         return
-    run.step(news, chance)
+    run.step(arrivals, chance)
     assert [(n["stream"], n["row"]) for n in run.details[VIOLATION]] == [
         ("a", {"punctuation": {"low": None, "high": "d", "a_ts": 7}})
     ]

@@ -31,7 +31,7 @@ def follow(name: str, restart_at: int | None = None) -> list[dict[str, Any]]:
     streams = LOADS[name]
     definition = plan(streams.query, name)
     join: RunningJoin[Any] = definition.start()
-    store, header, said = log.MemoryStore(), log.begin(streams.query), []
+    store, header, found = log.MemoryStore(), log.begin(streams.query), []
     for n, batches in enumerate(streams.steps(SECONDS)):
         if n == restart_at:
             join = definition.start()
@@ -40,24 +40,24 @@ def follow(name: str, restart_at: int | None = None) -> list[dict[str, Any]]:
         assert isinstance(watched, Watch)
         for _ in join.step(batches):
             pass
-        told = watched.after(n, batches)
-        said.append(json.loads(json.dumps(told)) | {"counters": join.counters.as_dict()})
-        said[-1]["counters"]["state_bytes"] = sum(s.bytes for s in join.streams)
+        output = watched.after(n, batches)
+        found.append(json.loads(json.dumps(output)) | {"counters": join.counters.as_dict()})
+        found[-1]["counters"]["state_bytes"] = sum(s.bytes for s in join.streams)
         header = log.commit(join, header, store)
-    return said
+    return found
 
 
 @pytest.mark.parametrize("name", LOADS)
 def test_what_is_foretold_comes_true(name: str) -> None:
-    said = follow(name)
-    assert "results" not in said[0]["predicted"], "nobody knows yet how long a batch is"
+    output = follow(name)
+    assert "results" not in output[0]["predicted"], "nobody knows yet how long a batch is"
     for counter, off in (("stored", 0.2), ("state_bytes", 0.25), ("results", 0.3), ("probed", 0.4)):
-        counted = sum(s["counters"][counter] for s in said[-8:])
-        assert sum(s["predicted"][counter] for s in said[-8:]) == pytest.approx(counted, rel=off), counter
-    rates = [f["rate"] for f in said[-1]["statistics"]]
+        counted = sum(s["counters"][counter] for s in output[-8:])
+        assert sum(s["predicted"][counter] for s in output[-8:]) == pytest.approx(counted, rel=off), counter
+    rates = [f["rate"] for f in output[-1]["statistics"]]
     assert rates == pytest.approx(LOADS[name].rates, rel=0.2)
     closing = bool(LOADS[name].punctuations)
-    assert all(("stay" in f) == closing for f in said[-1]["statistics"])
+    assert all(("stay" in f) == closing for f in output[-1]["statistics"])
 
 
 @pytest.mark.parametrize("name", LOADS)

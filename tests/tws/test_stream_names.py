@@ -92,8 +92,8 @@ def test_observed_metrics_are_numbered_and_found_without_their_number() -> None:
 
 def test_several_joins_are_summed_and_told_apart_by_their_streams() -> None:
     def notes(shard: int, rows: int, *streams: str) -> dict[str, Any]:
-        told = ", ".join(f'{{"name": "{name}"}}' for name in streams)
-        return {"shards": [f'{{"shard": {shard}, "rows_in": {rows}, "streams": [{told}]}}']}
+        found = ", ".join(f'{{"name": "{name}"}}' for name in streams)
+        return {"shards": [f'{{"shard": {shard}, "rows_in": {rows}, "streams": [{found}]}}']}
 
     observed = {
         "watersmeet#1": notes(0, 5, "a", "b"),

@@ -22,23 +22,25 @@ def spec(name: str, window: Window | int, **more: Any) -> StreamSpec:
 
 
 def test_a_window_of_0_says_which_results_remain() -> None:
-    (said,) = of_instants([spec("a", 10), spec("b", 0), spec("c", 10)])
-    assert said == (
+    (message,) = of_instants([spec("a", 10), spec("b", 0), spec("c", 10)])
+    assert message == (
         "b has a window of 0: the only results are those in which its row is the newest; one that is older than its "
         "partner in a or c, if only by a microsecond, matches nothing"
     )
-    (said,) = of_instants([spec("a", 0), spec("b", 0), spec("c", 10)])
-    assert said.endswith("needs rows of them with the same event time, to the microsecond, and none of c newer")
-    (said,) = of_instants([spec("a", 0), spec("b", 0)])
-    assert said == "a and b have windows of 0: a result needs rows of them with the same event time, to the microsecond"
-    (said,) = of_instants([spec("a", TimeWindow(1, closed=False)), spec("b", 10)])  # all that it holds is an instant
-    assert said.startswith("a has a window of 0")
+    (message,) = of_instants([spec("a", 0), spec("b", 0), spec("c", 10)])
+    assert message.endswith("needs rows of them with the same event time, to the microsecond, and none of c newer")
+    (message,) = of_instants([spec("a", 0), spec("b", 0)])
+    assert (
+        message == "a and b have windows of 0: a result needs rows of them with the same event time, to the microsecond"
+    )
+    (message,) = of_instants([spec("a", TimeWindow(1, closed=False)), spec("b", 10)])  # all that it holds is an instant
+    assert message.startswith("a has a window of 0")
     assert not [*of_instants([spec("a", 10), spec("b", Unbounded()), spec("c", RowsWindow(1))])]
 
 
 def test_a_delay_that_keeps_rows_far_longer_than_the_window() -> None:
-    (said,) = of_delays([spec("a", 10), spec("b", 600, delay=100 * SECOND)])
-    assert said == (
+    (message,) = of_delays([spec("a", 10), spec("b", 600, delay=100 * SECOND)])
+    assert message == (
         "rows of a are kept for 110 seconds, though its window is 10 seconds: b may come 100 seconds behind (its "
         "`delay`)"
     )
@@ -53,8 +55,8 @@ def test_a_delay_that_keeps_rows_far_longer_than_the_window() -> None:
 
 
 def test_windows_of_very_different_length() -> None:
-    (said,) = of_lengths([spec("a", 10), spec("b", 86_400), spec("c", 60)])
-    assert said == "the window of b, 1 day, is 8,640 times that of a, 10 seconds"
+    (message,) = of_lengths([spec("a", 10), spec("b", 86_400), spec("c", 60)])
+    assert message == "the window of b, 1 day, is 8,640 times that of a, 10 seconds"
     for quiet in ([spec("a", 10), spec("b", 9_999)], [spec("a", 0), spec("b", 10)], [spec("a", Unbounded())] * 2):
         assert not [*of_lengths(quiet)]
 

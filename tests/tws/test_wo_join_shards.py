@@ -81,12 +81,12 @@ class Shards:
         for shard in ids:
             task = Task(self.query, ids, shard, self.stores[shard], ended, join=self.join)
             for frame in task.run(table.take(pa.array(order, pa.int64())), chance):
-                said = pa.Table.from_pandas(frame, preserve_index=False)
-                (kind,) = set(said.column(0).to_pylist())
+                found = pa.Table.from_pandas(frame, preserve_index=False)
+                (kind,) = set(found.column(0).to_pylist())
                 if kind == RESULT:
-                    out += rows_of(said.select(self.query.schema.names))
+                    out += rows_of(found.select(self.query.schema.names))
                 elif kind == STATS:
-                    self.stats += map(json.loads, said.column(1).to_pylist())
+                    self.stats += map(json.loads, found.column(1).to_pylist())
             self.stores[shard] = task.store()
         return out
 
@@ -152,10 +152,10 @@ def test_known_factors_lose_nothing(strategy: str, data: st.DataObject, n: int, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spill, "PIECE", data.draw(st.sampled_from([1, 3, 1 << 16])))
         patch.setattr(spill, "MOST_SMALL", 3)
-        for news in batches:
+        for arrivals in batches:
             if data.draw(st.booleans(), label="restart"):
                 forget()
-            found += run.step(news, chance)
+            found += run.step(arrivals, chance)
             assert run.total("too_late") == 0
             for store in run.stores.values():
                 assert set(store.segments) == {e.id for e in header_of(store).segments}
@@ -177,14 +177,14 @@ def test_shards_measure_the_whole_stream(buffer: str, data: st.DataObject, shard
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disorder, "PERIOD", 10)
         whole = join.start()
-        for news in batches:
+        for arrivals in batches:
             if data.draw(st.booleans(), label="restart"):
                 forget()
-            plain = [batch(i, in_order(parts), first=at[i]) for i, parts in enumerate(news)]
-            at = [a + sum(map(len, parts)) for a, parts in zip(at, news, strict=True)]
+            plain = [batch(i, in_order(parts), first=at[i]) for i, parts in enumerate(arrivals)]
+            at = [a + sum(map(len, parts)) for a, parts in zip(at, arrivals, strict=True)]
             expected = [row for table in whole.step(plain) for row in rows_of(table)]
             whole.arrivals = []
-            found = run.step(news, chance)
+            found = run.step(arrivals, chance)
             wanted = metadata_of(whole.parts())
             assert all(note["maxima"] == wanted["maxima"] for note in run.metadata())
             if buffer != "learned" or shards == 1:

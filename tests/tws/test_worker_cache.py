@@ -75,12 +75,12 @@ def test_the_jvm_above_a_process_is_found(tmp_path: Path) -> None:
     java = tmp_path / "java"
     shutil.copy("/bin/sh", java)
     program = "from watersmeet.spark.runtime import worker_cache; print(worker_cache._jvm()[0])"
-    said = subprocess.run(
+    printed = subprocess.run(
         [str(java), "-c", f'echo $$; sh -c \'"{sys.executable}" -c "{program}"; true\'; true'],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
-    assert said[0] == said[1], "found by its number"
-    assert int(said[2]) > 0, "and its start"
+    assert printed[0] == printed[1], "found by its number"
+    assert int(printed[2]) > 0, "and its start"
     assert worker_cache._jvm() == [], "there is none above this one"

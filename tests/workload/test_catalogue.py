@@ -21,15 +21,15 @@ def times(table, column):
 def test_punctuated_rows_are_those_of_the_arrays(pattern):
     table = STREAMS["punctuated"]({"pattern": pattern, "seed": "4"}).table(0, 40 * SECOND)
     made = Punctuated(pattern, seed=4).take(8_000)
-    tuples, said = (table.filter(m) for m in (pc.invert(table["closed"]), table["closed"]))
+    tuples, found = (table.filter(m) for m in (pc.invert(table["closed"]), table["closed"]))
     count = np.searchsorted(made.times, 40 * SECOND)
     assert np.array_equal(times(tuples, "ts"), made.times[:count])
     assert np.array_equal(tuples["key"].to_numpy(), made.keys[:count])
     assert np.array_equal(tuples["n"].to_numpy(), np.arange(count))
     punctuations = np.searchsorted(made.closed_at, 40 * SECOND)
-    assert np.array_equal(said["key"].to_numpy(), made.closed_keys[:punctuations])
-    assert np.array_equal(times(said, "ts"), made.closed_at[:punctuations])
-    assert said["n"].null_count == said.num_rows
+    assert np.array_equal(found["key"].to_numpy(), made.closed_keys[:punctuations])
+    assert np.array_equal(times(found, "ts"), made.closed_at[:punctuations])
+    assert found["n"].null_count == found.num_rows
 
 
 def test_a_punctuation_stands_behind_the_last_tuple_of_its_value():
@@ -99,6 +99,6 @@ def test_wrong_options_are_refused(name, options, message):
 
 def test_punctuations_may_be_irrelevant():
     table = STREAMS["punctuated"]({"irrelevant": "true"}).table(0, 20 * SECOND)
-    said = table.filter(table["closed"])["key"].to_numpy()
-    assert said.size
-    assert (said < 0).all()
+    found = table.filter(table["closed"])["key"].to_numpy()
+    assert found.size
+    assert (found < 0).all()

@@ -26,8 +26,10 @@ def test_rates_and_keys_are_as_asked() -> None:
 
 def test_a_closed_key_comes_no_more_and_every_key_is_closed_in_time() -> None:
     times, values = columns(LOAD, 0, 40)
-    said = [step[0].punctuations for step in LOAD.steps(40)]
-    closed = {k: t for c in said if c for k, t in zip(c.keys.column(0).to_pylist(), c.times.tolist(), strict=True)}
+    punctuations = [step[0].punctuations for step in LOAD.steps(40)]
+    closed = {
+        k: t for c in punctuations if c for k, t in zip(c.keys.column(0).to_pylist(), c.times.tolist(), strict=True)
+    }
     assert sorted(closed) == list(range(5 * 40 - 1)), "the one of the last instant is not closed yet"
     for key, time in closed.items():
         assert not (times[values == key] > time).any()
