@@ -27,7 +27,7 @@ TRACE = "[STREAM_FAILED] terminated with exception:\n  File worker.py\nwatersmee
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said", "hint"),
+    ("text", "kind", "message", "hint"),
     [
         (
             "StateMismatchError: another query.\nHint: undo it.\n SQLSTATE: 39000",
@@ -49,12 +49,12 @@ TRACE = "[STREAM_FAILED] terminated with exception:\n  File worker.py\nwatersmee
     ids=["in a batch", "in a worker", "several lines", "no hint", "before the plan", "at the end"],
 )
 def test_an_error_of_ours_is_found_in_one_of_spark(
-    text: str, kind: type[WatersmeetError], said: str, hint: str
+    text: str, kind: type[WatersmeetError], message: str, hint: str
 ) -> None:
     found = found_in(TRACE + text)
     assert type(found) is kind
     assert found.hint == hint
-    assert str(found) == (said if hint is None else f"{said}\nHint: {hint}")
+    assert str(found) == (message if hint is None else f"{message}\nHint: {hint}")
 
 
 def test_what_is_not_ours_is_not_found() -> None:

@@ -30,7 +30,7 @@ CORE = {
         "test_static_streams_a_where_and_groups",
         "test_windows_of_rows_and_of_time",
     ),
-    "spark/test_tree.py": ("test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close",),
+    "spark/test_tree.py": ("test_a_tree_of_joins_is_exact_and_evicts_what_its_inputs_close",),
     "spark/test_wo_join.py": ("test_nothing_is_lost_over_a_restart_and_little_is_kept",),
     "spark/test_where.py": ("test_a_left_join_asks_its_predicate_before_a_row_counts_as_matched",),
     "spark/test_sql.py": ("test_groups_come_once_when_their_item_is_closed",),

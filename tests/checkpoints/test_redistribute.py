@@ -110,7 +110,7 @@ def beside_one(script: Script, join: algorithm.Operator, data: st.DataObject) ->
 @pytest.mark.parametrize("how", HOW)
 @few
 @given(data=st.data())
-def test_promises(how: str, data: st.DataObject) -> None:
+def test_constraints(how: str, data: st.DataObject) -> None:
     window = st.just(Unbounded()) if data.draw(st.booleans()) else windows()
     script = data.draw(scripts(how=st.just(how), window=window))
     with small_limits(data):

@@ -159,7 +159,7 @@ class Explained:
 
 class Text(str):
     def __new__(cls, requested: object) -> Text:
-        return super().__new__(cls, f"asked {requested}")
+        return super().__new__(cls, f"explained {requested}")
 
     def to_dict(self) -> dict[str, str]:
         return {"text": str(self)}
@@ -178,7 +178,7 @@ def test_a_pipeline_is_explained_in_short_or_verbose(
     for folder in ("auctions", "bids"):
         (tmp_path / folder).mkdir()
     code, out, _ = called(capsys, "explain", *(["--verbose"] if verbose else []), str(tmp_path / "join.toml"))
-    assert (code, out) == (Exit.DONE, f"asked {{'verbose': {verbose}}}\n")
+    assert (code, out) == (Exit.DONE, f"explained {{'verbose': {verbose}}}\n")
 
 
 def test_a_query_alone_has_its_mistakes_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,11 +53,11 @@ def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: P
     assert (tmp_path / "three" / "metadata").exists()
 
 
-@pytest.mark.parametrize(("words", "said"), [(("--rows", "bids"), "bids"), (("--diff", "0", "999"), "999")])
-def test_what_is_not_there_is_named(checkpoint: Path, words: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("words", "named"), [(("--rows", "bids"), "bids"), (("--diff", "0", "999"), "999")])
+def test_what_is_not_there_is_named(checkpoint: Path, words: tuple[str, ...], named: str) -> None:
     code, _, errors = state(checkpoint, *words)
     assert code != 0
-    assert said in errors
+    assert named in errors
     assert "Traceback" not in errors
 
 

@@ -190,7 +190,7 @@ def the_counters_add_up(operator: Operator, data: st.DataObject) -> None:
 
 
 @check
-def late_rows_are_those_behind_the_progress_before_their_batch(operator: Operator, data: st.DataObject) -> None:
+def late_rows_are_those_behind_the_watermark_before_their_batch(operator: Operator, data: st.DataObject) -> None:
     scenario = operator.draw(data, scenarios())
     join = operator.start(scenario)
     for n in range(len(scenario)):

@@ -127,7 +127,7 @@ def steady(batches: int, rows: int = 4, window: int = 3) -> Scenario:
     return Scenario("int64", pa.int64(), (Side(TimeWindow(window), 0, tuples),) * 2)
 
 
-def test_eight_versions_are_remembered() -> None:
+def test_eight_versions_are_kept() -> None:
     scenario = steady(12)
     shard = Shard(scenario)
     copies = []

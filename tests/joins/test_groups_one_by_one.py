@@ -65,7 +65,7 @@ def test_a_bucket_ends_when_nothing_can_fall_into_it() -> None:
     )
 
 
-def test_updates_come_with_every_batch_and_final_groups_are_forgotten() -> None:
+def test_updates_come_with_every_batch_and_final_groups_are_evicted() -> None:
     q = query(("k",), (TimeWindow(10), TimeWindow(10)), emit="update", names=["n"])
     one, two = [(1, 5, None, None)], [(1, 6, None, None)]
     script(
@@ -89,12 +89,14 @@ def test_null_is_a_group_of_its_own_and_in_no_range(kind: pa.DataType) -> None:
     q = GroupedQuery(streams, "full", group_by=GroupBy(("k",), (("n", Aggregate("count")),)))
     running, store, headers = GroupedJoin(Join(q.join, PWJoin()), q).start(), log.MemoryStore(), [log.begin(q)]
 
-    def step(keys: Sequence[Any], time: int, *said: Punctuation) -> list[Row]:
+    def step(keys: Sequence[Any], time: int, *punctuations: Punctuation) -> list[Row]:
         batches = []
         for n, schema in zip("ab", schemas, strict=True):
             rows = pa.record_batch([pa.array(keys, kind), pa.array([time] * len(keys), pa.int64())], schema=schema)
             batches.append(
-                Batch.of(rows, f"{n}_ts", punctuations=BatchPunctuations.of(said, pa.schema([schema.field("k")])))
+                Batch.of(
+                    rows, f"{n}_ts", punctuations=BatchPunctuations.of(punctuations, pa.schema([schema.field("k")]))
+                )
             )
         out = rows_of(list(running.step(batches)))
         headers.append(log.commit(running, headers[-1], store))

@@ -65,7 +65,7 @@ def test_key_columns_may_have_one_name_and_hold_the_time() -> None:
 # ---------------------------------------------------------------- state
 
 
-def test_forgetting_by_the_numbers_of_the_docstring() -> None:
+def test_eviction_by_the_numbers_of_the_docstring() -> None:
     def tuples(*times: int) -> tuple[Tuple, ...]:
         return tuple(Tuple(ts, (0,), n) for n, ts in enumerate(times))
 

@@ -54,7 +54,7 @@ def test_all_algorithms_do_the_same(name: str, streams: int, data: st.DataObject
 @pytest.mark.parametrize("name", ["general_lazy", "general_lazy-scan", "eager"])
 @few
 @given(data=st.data())
-def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(
+def test_neither_true_punctuations_nor_the_cut_into_batches_change_the_result(
     name: str, streams: int, data: st.DataObject
 ) -> None:
     kind, every = data.draw(st.sampled_from(sorted(KEYS))), data.draw(intervals(name))
@@ -68,7 +68,7 @@ def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(
 
 @few
 @given(data=st.data(), every=st.sampled_from(EVERY))
-def test_forgetting_changes_no_result_and_brings_nothing_back(every: int | None, data: st.DataObject) -> None:
+def test_dropping_closed_keys_changes_no_result_and_brings_nothing_back(every: int | None, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(KEYS)))
     window = st.integers(0, 12).map(TimeWindow) | st.builds(RowsWindow, st.integers(1, 3), st.booleans())
     script = data.draw(cuts([data.draw(valid_stream(kind, window)) for _ in range(3)], "inner", kind))

@@ -26,7 +26,7 @@ def scenario(a: Side, b: Side) -> Scenario:
     return Scenario("int64", pa.int64(), (a, b))
 
 
-def test_forgetting_by_the_numbers_of_the_docstring() -> None:
+def test_eviction_by_the_numbers_of_the_docstring() -> None:
     given = scenario(
         Side(TimeWindow(10), 0, (tuples(22, 23, 24, 25), ())), Side(TimeWindow(0), 2, ((), tuples(36, key=1)))
     )
@@ -70,7 +70,7 @@ def test_the_window_is_scanned_whatever_the_key() -> None:
     assert (join.counters.probed, join.counters.results) == (2, 0)
 
 
-def test_progress_made_elsewhere_empties_the_buffer() -> None:
+def test_a_watermark_of_the_other_stream_empties_the_buffer() -> None:
     """A shard whose batch is empty, and one that knows of a later time than its own rows have."""
     given = scenario(Side(TimeWindow(10), 0, (tuples(20, 30),)), Side(TimeWindow(10), 0, (tuples(20),)))
     join = NestedLoopJoin().start(given.query())

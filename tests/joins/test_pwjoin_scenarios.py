@@ -41,7 +41,7 @@ def _finished(pattern: Pattern) -> list[Any]:
     return []
 
 
-def told(text: str) -> Elements:
+def elements_of(text: str) -> Elements:
     """Elements from words such as those above."""
     tuples: list[Tuple] = []
     punctuations: list[Punctuation] = []
@@ -79,7 +79,7 @@ class Scene:
 
     def batch(self, a: str = "", b: str = "") -> list[str]:
         """Results in short: `x3 x5` is a pair, `x3 -` an unmatched row of a, `- x5` one of b."""
-        batches = [engine_batch(self.script.spec(i), told(text)) for i, text in enumerate((a, b))]
+        batches = [engine_batch(self.script.spec(i), elements_of(text)) for i, text in enumerate((a, b))]
         out = []
         for key, *times in step(self.join, batches):
             name = key if key is not None else "-"
@@ -129,7 +129,7 @@ def test_a_punctuation_purges_the_other_stream_before_its_window_would() -> None
     assert scene.finished == ["x"]
 
 
-def test_a_value_closed_with_nothing_stored_is_announced_at_once() -> None:
+def test_a_key_closed_with_nothing_stored_is_propagated_at_once() -> None:
     """The paper waits for a stored tuple to leave, and never announces this one."""
     scene = Scene()
     scene.batch(a="x1 !y1")
@@ -140,7 +140,7 @@ def test_a_value_closed_with_nothing_stored_is_announced_at_once() -> None:
     assert scene.finished == [], "once is enough"
 
 
-def test_a_closed_value_is_announced_when_its_last_tuple_leaves_the_window() -> None:
+def test_a_closed_key_is_propagated_when_its_last_tuple_leaves_the_window() -> None:
     scene = Scene(windows=10)
     scene.batch(a="x1 x5 !x5", b="y1")
     assert scene.finished == []
@@ -206,7 +206,7 @@ def test_an_empty_range_says_nothing(text: str) -> None:
     assert (scene.a, scene.finished) == ("a1 b1 c1", [])
 
 
-def test_a_range_that_is_said_again_is_not_announced_again() -> None:
+def test_a_range_that_is_closed_again_is_not_propagated_again() -> None:
     scene = Scene()
     scene.batch(b="[a,c]1")
     assert scene.finished == [{"low": "a", "below": "c\0"}]
@@ -219,7 +219,7 @@ def test_a_range_that_is_said_again_is_not_announced_again() -> None:
 # ---------------------------------------------------------------- when a promise takes effect
 
 
-def test_in_order_a_promise_holds_with_its_batch_and_ties_go_before_it() -> None:
+def test_in_order_a_punctuation_holds_with_its_batch_and_ties_go_before_it() -> None:
     scene = Scene(windows=100)
     assert scene.batch(a="x5 !x5 x6", b="x1") == ["x5 x1"]
     assert scene.violations == ["a.x6"]
@@ -228,7 +228,7 @@ def test_in_order_a_promise_holds_with_its_batch_and_ties_go_before_it() -> None
     assert scene.violations == ["a.x7"]
 
 
-def test_with_a_delay_a_promise_waits_for_what_may_still_come() -> None:
+def test_with_a_delay_a_punctuation_waits_for_what_may_still_come() -> None:
     scene = Scene(windows=100, delays=(0, 3))
     scene.batch(a="x1", b="!x5")
     assert scene.a == "x1", "progress of b is 2: an x at 5 may come"
@@ -240,7 +240,7 @@ def test_with_a_delay_a_promise_waits_for_what_may_still_come() -> None:
     assert scene.a == "", "progress is 6"
 
 
-def test_a_promise_that_comes_after_a_tuple_against_it_is_counted() -> None:
+def test_a_punctuation_that_comes_after_a_tuple_against_it_is_counted() -> None:
     scene = Scene(windows=100)
     scene.batch(a="x5 y5 z1")
     scene.batch(a="!x3 !z3 [y,y]4")
@@ -338,14 +338,14 @@ def test_an_ordered_stream_closes_what_it_has_passed() -> None:
     assert scene.violations == ["b.c6"]
 
 
-def test_output_progress_waits_for_unmatched_rows() -> None:
+def test_the_output_watermark_waits_for_unmatched_rows() -> None:
     inner, left = Scene(windows=10), Scene("left", windows=10)
     for scene, beat in ((inner, 8), (left, 3)):
         scene.batch(a="x3 y9", b="z8")
         assert scene.join.output_punctuations()[-1] == Heartbeat(beat)
 
 
-def test_time_of_the_broken_promise() -> None:
+def test_time_of_the_violation() -> None:
     scene = Scene(windows=100, delays=(5, 0))
     scene.batch(a="!x3 [y,y]4")
     scene.batch(a="x6")
@@ -404,7 +404,7 @@ def test_a_silent_stream_is_taken_to_be_some_way_behind_the_other() -> None:
     assert (scene.join.watermarks, scene.join.counters.idle) == ([53, 33], 1)
 
 
-def test_silence_counts_from_the_first_progress_of_the_other_and_not_after_its_end() -> None:
+def test_silence_counts_from_the_first_watermark_of_the_other_and_not_after_its_end() -> None:
     scene = Scene(windows=10, idle_after=(None, 5))
     scene.batch(a="x100")
     assert scene.join.counters.idle == 0, "nobody knows how long ago it began"

@@ -46,7 +46,7 @@ def test_keys_are_equal_as_spark_has_it(a: object, b: object, equal: bool) -> No
     assert same_key((a,), (b,)) is equal
 
 
-def test_late_is_behind_the_progress_before_the_batch() -> None:
+def test_late_is_behind_the_watermark_before_the_batch() -> None:
     batches = [
         [Tuple(10, (1,)), Tuple(3, (1,))],
         [Tuple(8, (1,)), Tuple(7, (1,)), Tuple(20, (1,))],

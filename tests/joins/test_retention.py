@@ -41,7 +41,7 @@ few = settings(max_examples=max(15, settings().max_examples // 3))
 @pytest.mark.parametrize("how", HOW)
 @few
 @given(data=st.data())
-def test_neither_true_promises_nor_the_cut_into_batches_change_the_result(how: str, data: st.DataObject) -> None:
+def test_neither_true_punctuations_nor_the_cut_into_batches_change_the_result(how: str, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(KEYS)))
     streams = [data.draw(valid_stream(kind, windows())) for _ in range(2)]
     one, another = (data.draw(cuts(streams, how, kind)) for _ in range(2))
@@ -58,7 +58,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @few
 @given(data=st.data())
-def test_forgetting_changes_no_result_and_brings_nothing_back(data: st.DataObject) -> None:
+def test_dropping_closed_keys_changes_no_result_and_brings_nothing_back(data: st.DataObject) -> None:
     kind, how = data.draw(st.sampled_from(sorted(KEYS))), data.draw(st.sampled_from(sorted(HOW)))
     length = st.integers(0, 12).map(TimeWindow)
     script = data.draw(cuts([data.draw(valid_stream(kind, length)) for _ in range(2)], how, kind))
@@ -176,7 +176,7 @@ HINT = "give the streams a window, or close longer ranges of keys."
 
 @pytest.mark.parametrize("windows", [(Unbounded(), Unbounded()), (TimeWindow(3), Unbounded())])
 @pytest.mark.usefixtures("tight")
-def test_a_join_without_a_window_stops_rather_than_forget(windows: tuple[Window, Window]) -> None:
+def test_a_join_without_a_window_stops_rather_than_drop_closed_keys(windows: tuple[Window, Window]) -> None:
     script = endless("inner", "string", (), *windows)
     join = PWJoin().start(script.query())
     punctuations = tuple(Punctuation(Value((f"{n}",)), 0) for n in range(5))
@@ -194,7 +194,7 @@ def test_a_join_without_a_window_stops_rather_than_forget(windows: tuple[Window,
 
 
 @pytest.mark.usefixtures("tight")
-def test_a_forgotten_closing_lets_tuples_in_again() -> None:
+def test_a_dropped_closed_key_lets_tuples_in_again() -> None:
     script = endless("inner", "string", (), TimeWindow(3))
     join = PWJoin().start(script.query())
     feed(join, script, Elements(punctuations=(Punctuation(Value(("x",)), 0),)), Elements((Tuple(0, ("x",), 0),)))
@@ -236,7 +236,7 @@ def came(time: int, keys: str) -> Elements:
 
 
 @pytest.mark.usefixtures("tight")
-def test_rows_that_a_forgotten_closing_purged_stay_away() -> None:
+def test_rows_that_a_dropped_closed_key_purged_stay_away() -> None:
     run = Restarted("full", 100)
     run.step(b=came(0, "xy"))
     assert run.step(Elements(punctuations=(Punctuation(Value(("x",)), 0),))) == [("x", None, None, 0, 0)]

@@ -172,21 +172,21 @@ def test_without_a_time_punctuations_hold_from_their_batch_on() -> None:
     assert held(join, 1) == [2, 4, 6]
 
 
-def test_closings_that_lie_are_counted_by_event_time() -> None:
+def test_violations_are_counted_by_event_time() -> None:
     """Keys are far larger than times, and of a key's tuples not the last stored is the latest."""
     specs = tuple(replace(s, delay=100) for s in query(2).streams)
     join = WOJoin(scrambling=(50, 50)).start(JoinQuery(specs))
 
-    def news(times: list[int], keys: Keys) -> Batch:
+    def timed(times: list[int], keys: Keys) -> Batch:
         columns = [pa.array(times), pa.array(keys), pa.array([0.0] * len(keys))]
         return Batch.of(pa.record_batch(columns, schema=specs[0].schema), specs[0].time)
 
-    for _ in join.step([news([10, 30, 20, 12], [1000, 2000, 2000, 3000]), batch(1, [])]):
+    for _ in join.step([timed([10, 30, 20, 12], [1000, 2000, 2000, 3000]), batch(1, [])]):
         pass
     log.commit(join, log.begin(join.query), log.MemoryStore())
     keys = pa.record_batch([pa.array([1000, 2000])], names=["epoch"])
     punctuations = BatchPunctuations(keys, np.array([11, 25]), ((Range(3000, 3001), 11),))
-    for _ in join.step([replace(news([40], [4000]), punctuations=punctuations), batch(1, [])]):
+    for _ in join.step([replace(timed([40], [4000]), punctuations=punctuations), batch(1, [])]):
         pass
     assert join.punctuation_sets[0].keys.contradicted == 2  # of 2000 one is of 30, of 3000 one of 12
 
@@ -213,7 +213,7 @@ def test_shards_lose_nothing_with_the_factors_of_the_whole(data: st.DataObject, 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(2, 4))
-def test_promises_do_what_the_rules_make_of_them(data: st.DataObject, streams: int) -> None:
+def test_punctuations_do_what_the_rules_make_of_them(data: st.DataObject, streams: int) -> None:
     """Where disorder closes nothing, punctuations alone do: results, state and announcements after every batch."""
     kinds = st.sampled_from(["int64", "int32", "date", "timestamp", "decimal10", "float64"])
     script = data.draw(of(streams, window=st.just(Unbounded()), kind=kinds))

@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_an_error_or_shed_and_counted() -> None:
 
 
 @pytest.mark.parametrize("strategy", HOLDING)
-def test_closings_wait_for_nobody_who_is_held_back(strategy: str) -> None:
+def test_punctuations_do_not_wait_for_deferred_tuples(strategy: str) -> None:
     """a has closed 7 and its tuple of 7 is on disk, or waits: b's 7 still finds it."""
     memory = 100 if strategy == "auto" else None
     join = WOJoin(scrambling=(0, 0), strategy=strategy, memory=memory, shed=memory is not None).start(query(2))

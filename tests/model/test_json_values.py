@@ -14,7 +14,7 @@ from watersmeet.model.json_values import plain, plain_column, plain_rows
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "as_json"),
     [
         (pa.int64(), 3, 3),
         (pa.string(), "ä", "ä"),
@@ -33,11 +33,11 @@ from watersmeet.model.json_values import plain, plain_column, plain_rows
     ],
     ids=str,
 )
-def test_every_kind_of_value_has_a_form_in_json(kind: pa.DataType, value: Any, told: Any) -> None:
+def test_every_kind_of_value_has_a_form_in_json(kind: pa.DataType, value: Any, as_json: Any) -> None:
     column = pa.array([value, None], kind)
-    assert plain_column(column) == [told, None]
+    assert plain_column(column) == [as_json, None]
     row = plain_rows(pa.record_batch([column], names=["v"]))
-    assert [json.loads(text) for text in row] == [{"v": told}, {"v": None}]
+    assert [json.loads(text) for text in row] == [{"v": as_json}, {"v": None}]
 
 
 def test_times_that_python_does_not_know_are_told_all_the_same() -> None:

@@ -237,7 +237,7 @@ def test_joins_that_take_tuples_one_by_one_are_for_who_allows_them() -> None:
     assert "general_lazy" not in {a.algorithm for a in allowed.rejected if "joins of their own" in a.why}
 
 
-def test_options_and_promises_that_a_join_must_know() -> None:
+def test_options_and_constraints_that_a_join_must_know() -> None:
     q = query(10, 10)
     plan = make_plan(q, figures(q), options=("every",))
     assert plan.algorithm == "general_lazy"

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(folder: Path, what: str = "", instead: str = "") -> str:
+def mistakes_in(folder: Path, what: str = "", instead: str = "") -> str:
     """What is said of the pipeline with a change; nothing if it is right."""
     assert not what or PIPELINE.count(what) == 1
     (folder / "join.toml").write_text(PIPELINE.replace(what, instead) if what else PIPELINE)
@@ -62,7 +62,7 @@ def said(folder: Path, what: str = "", instead: str = "") -> str:
 
 
 def test_files_that_fit_are_right(folder: Path) -> None:
-    assert said(folder) == ""
+    assert mistakes_in(folder) == ""
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_files_that_fit_are_right(folder: Path) -> None:
     ],
 )
 def test_what_the_files_contradict_is_found(folder: Path, what: str, instead: str, expected: str) -> None:
-    assert expected in said(folder, what, instead)
+    assert expected in mistakes_in(folder, what, instead)
 
 
 def test_a_folder_like_it_is_named(folder: Path) -> None:
-    assert "Hint: did you mean `auctions`?" in said(folder, 'path = "auctions"', 'path = "auction"')
+    assert "Hint: did you mean `auctions`?" in mistakes_in(folder, 'path = "auctions"', 'path = "auction"')
 
 
 def test_without_a_schema_a_file_is_needed_and_with_one_it_is_not(folder: Path) -> None:
     (folder / "auctions" / "1.csv").rename(folder / "auctions" / "_1.csv")  # which is not for readers
-    assert 'the stream has no `schema`, and "auctions" has no file to infer it from.' in said(folder)
+    assert 'the stream has no `schema`, and "auctions" has no file to infer it from.' in mistakes_in(folder)
     schema = 'schema = "item_id BIGINT, opened_at TIMESTAMP"\noptions = { header = true }'
-    assert said(folder, "options = { header = true }", schema) == ""
+    assert mistakes_in(folder, "options = { header = true }", schema) == ""
 
 
 def test_a_query_is_checked_against_the_columns_of_the_files(folder: Path) -> None:
@@ -107,32 +107,32 @@ def test_keys_of_types_that_cannot_be_compared_are_found(folder: Path) -> None:
     (folder / "texts").mkdir()
     parquet.write_table(text, folder / "texts" / "1.parquet")
     change = 'format = "csv"\npath = "auctions"\noptions = { header = true }'
-    found = said(folder, change, 'format = "parquet"\npath = "texts"')
+    found = mistakes_in(folder, change, 'format = "parquet"\npath = "texts"')
     assert "`item_id` is STRING in `auction`, BIGINT in `bid`" in found
 
 
 def test_a_time_of_a_csv_file_is_spark_s_to_read(folder: Path) -> None:
     for text in ("2026-5-1 10:00", "yesterday", "2026-05-01T10:00:00+02:00", ""):
         (folder / "auctions" / "1.csv").write_text(f"item_id,opened_at,title\n1,{text},teapot\n")
-        assert said(folder) == ""
+        assert mistakes_in(folder) == ""
     (folder / "auctions" / "1.csv").write_text("item_id,opened_at,title\n1,20260501100000,teapot\n")
-    assert "`opened_at` is BIGINT" in said(folder)
-    assert said(folder, "header = true", 'header = true, timestampFormat = "yyyyMMddHHmmss"') == ""
+    assert "`opened_at` is BIGINT" in mistakes_in(folder)
+    assert mistakes_in(folder, "header = true", 'header = true, timestampFormat = "yyyyMMddHHmmss"') == ""
 
 
 def test_what_one_file_cannot_tell_is_left_to_spark(folder: Path) -> None:
     file = folder / "auctions" / "1.csv"
     for text in ("a,a\n1,2\n", "a,\n1,2\n", ""):  # names that Spark invents; nothing at all
         file.write_text(text or "\n")
-        assert said(folder) == ""
+        assert mistakes_in(folder) == ""
     file.write_text(AUCTIONS)
-    assert said(folder, "header = true", 'header = true, comment = "#"') == ""
-    assert said(folder, 'path = "auctions"', 'path = "s3a://house/auctions"') == ""
+    assert mistakes_in(folder, "header = true", 'header = true, comment = "#"') == ""
+    assert mistakes_in(folder, 'path = "auctions"', 'path = "s3a://house/auctions"') == ""
     (folder / "bids" / "1.parquet").write_bytes(b"not Parquet")
-    assert said(folder) == ""
+    assert mistakes_in(folder) == ""
     json = folder / "auctions" / "1.json"
     json.write_text("{}\n")
-    assert said(folder, 'format = "csv"', 'format = "json"') == ""
+    assert mistakes_in(folder, 'format = "csv"', 'format = "json"') == ""
 
 
 def test_partitions_other_separators_compressed_files_and_orc(folder: Path) -> None:
@@ -140,10 +140,12 @@ def test_partitions_other_separators_compressed_files_and_orc(folder: Path) -> N
     (folder / "auctions" / "opened_at=2026-05-01").mkdir()
     with gzip.open(folder / "auctions" / "opened_at=2026-05-01" / "1.csv.gz", "wt") as file:
         file.write("item_id;title\n1;teapot\n")
-    assert said(folder, "header = true", 'header = true, sep = ";"') == ""
+    assert mistakes_in(folder, "header = true", 'header = true, sep = ";"') == ""
     (folder / "bids" / "1.parquet").unlink()
     orc.write_table(BIDS, folder / "bids" / "1.orc")
     change = 'format = "parquet"\npath = "bids"\ntime = "bid_at"'
-    found = said(folder, change, 'format = "orc"\npath = "bids"\ntime = "price"')
+    found = mistakes_in(folder, change, 'format = "orc"\npath = "bids"\ntime = "price"')
     assert "`price` is DOUBLE; an event time is a TIMESTAMP." in found
-    assert "there is no column `bid_at`" in said(folder, change, 'format = "text"\npath = "bids"\ntime = "bid_at"')
+    assert "there is no column `bid_at`" in mistakes_in(
+        folder, change, 'format = "text"\npath = "bids"\ntime = "bid_at"'
+    )

@@ -68,10 +68,10 @@ def test_star_has_the_key_of_whichever_side_is_there(join: str) -> None:
 
 @pytest.mark.parametrize("join", ["LEFT", "RIGHT", "FULL"])
 @pytest.mark.parametrize(
-    "told", ["count(b.k) AS n", "count(a.k) AS n, sum(b.k) AS m", "count(DISTINCT b.k) AS n", "mean(b.v) AS m"]
+    "selected", ["count(b.k) AS n", "count(a.k) AS n, sum(b.k) AS m", "count(DISTINCT b.k) AS n", "mean(b.v) AS m"]
 )
-def test_aggregates_of_a_key_leave_out_results_without_its_side(join: str, told: str) -> None:
-    query = f"SELECT k, {told} FROM a {join} JOIN b USING (k) GROUP BY k"
+def test_aggregates_of_a_key_leave_out_results_without_its_side(join: str, selected: str) -> None:
+    query = f"SELECT k, {selected} FROM a {join} JOIN b USING (k) GROUP BY k"
     assert answers(query)[0] == bag(in_duckdb(query, TABLES))
 
 

@@ -38,7 +38,7 @@ AGGREGATES += ["count(DISTINCT b.y) AS kinds", "sum(a.x) + count(*) AS mixed", "
 
 
 @dataclass(frozen=True)
-class Asked:
+class Case:
     """A query in both languages: ours, and DuckDB's with the windows as predicates."""
 
     cql: str
@@ -54,7 +54,7 @@ def window_of(alias: str, length: int | None, aliases: list[str]) -> tuple[str, 
 
 
 @st.composite
-def joins(draw: Any, how: str) -> Asked:
+def joins(draw: Any, how: str) -> Case:
     lengths = st.one_of(st.none(), st.integers(0, 9))
     windows = [window_of(alias, draw(lengths), ["a", "b"]) for alias in "ab"]
     items = [item for item in SELECT if how not in ("semi", "anti") or "b." not in item]
@@ -67,14 +67,14 @@ def joins(draw: Any, how: str) -> Asked:
     meant = join.removeprefix("LEFT ") if how in ("semi", "anti") else join
     tie = " AND ".join(["a.k = b.k", *(f"({c})" for c in on)])
     within = " AND ".join([tie, *windows[0][1], *windows[1][1]])
-    return Asked(
+    return Case(
         f"SELECT {select} FROM a {windows[0][0]} {join} b {windows[1][0]} ON {tie}{also}",
         f"SELECT {select} FROM a {meant} b ON {within}{also}",
     )
 
 
 @st.composite
-def groupings(draw: Any) -> Asked:
+def groupings(draw: Any) -> Case:
     windows = [window_of(alias, draw(st.integers(0, 9)), ["a", "b"]) for alias in "ab"]
     found = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3, unique=True))
     by = draw(st.sampled_from([["a.k"], ["b.s"], ["a.k", "b.y % 2"], ["a.k", "BUCKET(b.at, '4 seconds')"]]))
@@ -85,11 +85,11 @@ def groupings(draw: Any) -> Asked:
     sql = f"FROM a, b WHERE {' AND '.join(f'({w})' for w in [*where, *windows[0][1], *windows[1][1]])}"
     text, buckets = f"GROUP BY {', '.join(by)}{having}", "time_bucket(INTERVAL 4 SECOND, b.at, TIMESTAMP '1970-01-01')"
     whole = f"SELECT {select} {sql} {text}".replace("BUCKET(b.at, '4 seconds')", buckets)
-    return Asked(f"SELECT {select} {cql} {text}", whole)
+    return Case(f"SELECT {select} {cql} {text}", whole)
 
 
 @st.composite
-def three(draw: Any) -> Asked:
+def three(draw: Any) -> Case:
     windows = [window_of(alias, draw(st.one_of(st.none(), st.integers(0, 9))), ["a", "b", "c"]) for alias in "abc"]
     where = [
         "a.k = b.k",
@@ -99,7 +99,7 @@ def three(draw: Any) -> Asked:
     inside = [p for _, predicates in windows for p in predicates]
     slide = draw(st.sampled_from(["", " SLIDE 3 SECONDS"]))
     first = windows[0][0].replace("]", f"{slide}]") if "RANGE" in windows[0][0] else windows[0][0]
-    return Asked(
+    return Case(
         f"ISTREAM(SELECT a.k, x, y, c.z, a.n AS an FROM a {first}, b {windows[1][0]}, c {windows[2][0]} "
         f"WHERE {' AND '.join(f'({w})' for w in where)})",
         f"SELECT a.k, x, y, c.z, a.n AS an FROM a, b, c WHERE {' AND '.join(f'({w})' for w in where + inside)}",
@@ -123,33 +123,33 @@ def tables(draw: Any) -> dict[str, pa.Table]:
     return out
 
 
-def compare(asked: Asked, data: dict[str, pa.Table], cuts: int) -> None:
+def compare(case: Case, data: dict[str, pa.Table], cuts: int) -> None:
     timed = {name: rows.filter(rows[TIMES[name]].is_valid()) for name, rows in data.items()}
-    want = bag(in_duckdb(asked.sql, timed))
-    query = read(asked.cql, {name: list(columns) for name, columns in COLUMNS.items()})
+    want = bag(in_duckdb(case.sql, timed))
+    query = read(case.cql, {name: list(columns) for name, columns in COLUMNS.items()})
     times = {i.name: TIMES[i.name] for i in query.inputs}
     assert bag(in_duckdb(batch_sql(query, times), data)) == want
-    plan = lower(asked.cql, query, {name: DeclaredStream(time) for name, time in times.items()})
+    plan = lower(case.cql, query, {name: DeclaredStream(time) for name, time in times.items()})
     assert bag(run(plan, data, cuts)) == want
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 @few
-@given(asked=st.data(), data=tables(), cuts=st.integers(1, 3))
-def test_joins(how: str, asked: st.DataObject, data: dict[str, pa.Table], cuts: int) -> None:
-    compare(asked.draw(joins(how)), data, cuts)
+@given(case=st.data(), data=tables(), cuts=st.integers(1, 3))
+def test_joins(how: str, case: st.DataObject, data: dict[str, pa.Table], cuts: int) -> None:
+    compare(case.draw(joins(how)), data, cuts)
 
 
 @few
-@given(asked=groupings(), data=tables(), cuts=st.integers(1, 3))
-def test_groups(asked: Asked, data: dict[str, pa.Table], cuts: int) -> None:
-    compare(asked, data, cuts)
+@given(case=groupings(), data=tables(), cuts=st.integers(1, 3))
+def test_groups(case: Case, data: dict[str, pa.Table], cuts: int) -> None:
+    compare(case, data, cuts)
 
 
 @few
-@given(asked=three(), data=tables(), cuts=st.integers(1, 3))
-def test_three_streams(asked: Asked, data: dict[str, pa.Table], cuts: int) -> None:
-    compare(asked, data, cuts)
+@given(case=three(), data=tables(), cuts=st.integers(1, 3))
+def test_three_streams(case: Case, data: dict[str, pa.Table], cuts: int) -> None:
+    compare(case, data, cuts)
 
 
 @few
@@ -157,7 +157,7 @@ def test_three_streams(asked: Asked, data: dict[str, pa.Table], cuts: int) -> No
     data=tables(), rows=st.tuples(st.integers(1, 4), st.integers(1, 4)), per_key=st.booleans(), cuts=st.integers(1, 3)
 )
 def test_windows_of_rows(data: dict[str, pa.Table], rows: tuple[int, int], per_key: bool, cuts: int) -> None:
-    """Conditions on a stream whose rows are counted are asked behind the window."""
+    """Conditions on a stream whose rows are counted are case behind the window."""
     first = f"PARTITION BY k ROWS {rows[0]}" if per_key else f"ROWS {rows[0]}"
     cql = f"SELECT a.n AS an, b.n AS bn FROM a [{first}] JOIN b [ROWS {rows[1]}] ON a.k = b.k AND a.x > 0"
     query = read(cql, {name: list(columns) for name, columns in COLUMNS.items()})

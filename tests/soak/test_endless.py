@@ -69,11 +69,11 @@ def samples(grows: float) -> list[dict[str, float]]:
     return [{**figures, **common, "at": n, "batch": n, "jvm_mb": 100 + grows * n} for n in range(90)]
 
 
-@pytest.mark.parametrize(("grows", "told"), [(0.0, []), (1.0, ["jvm_mb × 1.208"])])
-def test_growth_is_found(grows: float, told: list[str]) -> None:
+@pytest.mark.parametrize(("grows", "flagged"), [(0.0, []), (1.0, ["jvm_mb × 1.208"])])
+def test_growth_is_found(grows: float, flagged: list[str]) -> None:
     growth = endless.growth(samples(grows))
     assert set(growth) == set(endless.WATCHED)
-    assert endless.flat({"growth": growth}) == told
+    assert endless.flat({"growth": growth}) == flagged
 
 
 def test_the_report_draws_it(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def test_what_raises_is_a_finding_with_its_number(monkeypatch: pytest.MonkeyPatc
     assert "KeyError: 'oh'" in found["findings"][0]["what"]
 
 
-@pytest.mark.parametrize(("program", "told"), [("os.abort()", "ended with"), ("time.sleep(60)", "not through after")])
+@pytest.mark.parametrize(("program", "reason"), [("os.abort()", "ended with"), ("time.sleep(60)", "not through after")])
 def test_a_crash_and_a_hang_are_findings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
 ) -> None:
     stand_in = tmp_path / "python"
     stand_in.write_text(f"#!/bin/sh\nexec {os.sys.executable} -c 'import os, time; {program}'\n")  # type: ignore[attr-defined]
@@ -69,7 +69,7 @@ def test_a_crash_and_a_hang_are_findings(
     began = time.monotonic()
     (done,) = fuzz.run(tmp_path / "fuzz.jsonl", cases=5, seed=1, wanted=["times"])
     assert time.monotonic() - began < 30
-    assert told in done["findings"][0]["what"]
+    assert reason in done["findings"][0]["what"]
     assert fuzz.totals([done])["times"]["finding"] == 1
     assert json.loads((tmp_path / "fuzz.jsonl").read_text())["cases"] == 5
 

@@ -341,7 +341,7 @@ def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "parts"),
     [
         ({"window": "11 seconds"}, ["StateMismatchError", "streams[0].window was 10 seconds, is 11 seconds"]),
         ({"on": "j"}, ["StateMismatchError", "streams[0].key[0] was 'k', is 'j'", "streams[1].key[0] was 'k', is 'j'"]),
@@ -351,10 +351,10 @@ def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_checkpoint_of_another_query_is_refused(
-    checkpoint: Checkpoint, change: dict[str, Any], said: list[str]
+    checkpoint: Checkpoint, change: dict[str, Any], parts: list[str]
 ) -> None:
     text = failure(lambda: run(checkpoint.query(**change), checkpoint.folder))
-    assert [part for part in said if part not in text] == []
+    assert [part for part in parts if part not in text] == []
 
 
 def test_a_refused_checkpoint_is_as_it_was(checkpoint: Checkpoint) -> None:

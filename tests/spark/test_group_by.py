@@ -81,10 +81,10 @@ class House:
             ddl = (AUCTIONS, BIDS)[i].replace("timestamp", "timestamptz").split(", ")[:names]
             connection.execute(f"CREATE TABLE {name} ({', '.join(ddl)})")
             connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
-        return told(connection.execute(GROUPS.format(by=by)).fetchall())
+        return comparable(connection.execute(GROUPS.format(by=by)).fetchall())
 
 
-def told(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def comparable(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Rows to be compared; DuckDB's list of nothing is NULL."""
     plain = [tuple(v.astimezone(UTC) if isinstance(v, datetime) else v or None for v in row) for row in rows]
     return sorted(plain, key=repr)
@@ -96,7 +96,7 @@ def aggregates() -> dict[str, Any]:
 
 
 def collected(df: DataFrame) -> list[tuple[Any, ...]]:
-    return told([tuple(row.values()) for row in df.toArrow().to_pylist()])
+    return comparable([tuple(row.values()) for row in df.toArrow().to_pylist()])
 
 
 def test_final_groups_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_final_groups_over_restarts(spark: SparkSession, tmp_path: Path) -> None
             closed = {r[0] for r in house.rows[1][1] if r[3]}
             assert {row[0] for row in out} <= closed
     expected = house.answer("item_id")
-    assert told(out) == expected
+    assert comparable(out) == expected
     assert open_groups[0] > 0
     assert open_groups[-1] == 0
     if joins_static(spark):
@@ -135,7 +135,7 @@ def test_groups_by_another_column_come_from_a_second_operator(spark: SparkSessio
         names = grouped.query.schema.names
         out += [tuple(row[c] for c in names) for row in table.to_pylist() if row["kind"] == "result"]
     expected = house.answer("seller, time_bucket(INTERVAL '30 seconds', bid_at) AS half")
-    assert told(out) == expected
+    assert comparable(out) == expected
     assert kinds == {"result", "punctuation"}
     if joins_static(spark):
         assert collected(house.joined(static=True).group_by(*by).agg(**aggregates()).df) == expected
@@ -228,11 +228,11 @@ def test_groups_end_with_ranges_of_outer_joins_over_restarts(
     for n in range(4):
         lots.add(n)
         grouped = lots.joined(how).group_by("lot").agg(emit=emit, **lot_aggregates())
-        told = run(grouped.df, tmp_path / "checkpoint")
-        rows = [tuple(row.values()) for row in told.table.to_pylist()]
+        output = run(grouped.df, tmp_path / "checkpoint")
+        rows = [tuple(row.values()) for row in output.table.to_pylist()]
         came += [row[0] for row in rows]
         latest |= {row[0]: row[1:] for row in rows}
-        open_groups.append(told.metrics[-1]["open_groups"])
+        open_groups.append(output.metrics[-1]["open_groups"])
         if n == 1:
             remove_working_states()
     closed = {lot: rest for lot, rest in lots.answer(how).items() if lot is not None and lot < 15}
@@ -255,7 +255,7 @@ def test_groups_go_to_a_sink_and_all_come_when_one_stream_has_ended(spark: Spark
     def keep(df: DataFrame, _: int) -> None:
         batches.append([tuple(row) for row in df.collect()])
 
-    found = tmp_path / "said"
+    found = tmp_path / "punctuations"
     query = wm.write(
         grouped, checkpoint=tmp_path / "c", results=keep, punctuations=found, trigger={"availableNow": True}
     )

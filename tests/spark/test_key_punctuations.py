@@ -29,7 +29,7 @@ def frame(spark: SparkSession, columns: str, rows: list[tuple[Any, ...]]) -> Dat
     return df.withColumns(times | {name: F.col(name) == 1 for name in names if name.startswith("over")})
 
 
-def told(joined: wm.Joined, *columns: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+def keys_and_violations(joined: wm.Joined, *columns: str) -> tuple[list[tuple[Any, ...]], list[str]]:
     """Results, and the streams of rows that are violations."""
     rows = joined.tagged.toArrow().to_pylist()
     results = [tuple(r[c] for c in columns) for r in rows if r["kind"] == "result"]
@@ -73,7 +73,7 @@ def test_a_punctuation_about_another_column_than_the_key_is_refused(bids: DataFr
     assert refusal(ColumnError, lambda: join(wm.when("over", on=["item", "seller"]))).startswith(
         "`punctuation` of stream `b` is about columns `item`, `seller`, but the join is on item;"
     )
-    found, wrong = told(join(wm.when("over", on="item")), "item", "seller")
+    found, wrong = keys_and_violations(join(wm.when("over", on="item")), "item", "seller")
     assert (found, wrong) == ([(1, 7), (7, 3)], [])
 
 
@@ -81,11 +81,11 @@ def test_the_value_of_a_key_may_stand_elsewhere(spark: SparkSession, bids: DataF
     """`seller` holds the item that is closed: 7, of which a row comes afterwards."""
     closing = wm.when("over", on={"item": "seller"})
     b = wm.stream(bids, time="bid_at", window="1 hour", punctuation=closing, name="b")
-    assert told(wm.join(auctions, b, on="item"), "item", "seller") == ([(1, 7)], ["b"])
+    assert keys_and_violations(wm.join(auctions, b, on="item"), "item", "seller") == ([(1, 7)], ["b"])
     apart = frame(spark, "done bid_at", [(7, 2)])
     closing = wm.when("true", on={"item": "done"}, df=apart)
     b = wm.stream(bids.where("NOT over"), time="bid_at", window="1 hour", punctuation=closing, name="b")
-    assert told(wm.join(auctions, b, on="item"), "item", "seller") == ([(1, 7)], ["b"])
+    assert keys_and_violations(wm.join(auctions, b, on="item"), "item", "seller") == ([(1, 7)], ["b"])
 
 
 def test_lists_and_ranges_name_their_column_or_mean_the_key(bids: DataFrame, auctions: Stream) -> None:
@@ -95,7 +95,7 @@ def test_lists_and_ranges_name_their_column_or_mean_the_key(bids: DataFrame, auc
         wm.when("over", on="ITEM", low=7),
     ):
         b = wm.stream(bids, time="bid_at", window="1 hour", punctuation=closing, name="b")
-        assert told(wm.join(auctions, b, on="item"), "item", "seller") == ([(1, 7)], ["b"])
+        assert keys_and_violations(wm.join(auctions, b, on="item"), "item", "seller") == ([(1, 7)], ["b"])
 
 
 def test_a_key_of_several_columns_is_closed_in_any_order(spark: SparkSession) -> None:
@@ -105,7 +105,7 @@ def test_a_key_of_several_columns_is_closed_in_any_order(spark: SparkSession) ->
         b = frame(spark, "x y b_at over", rows)
         b = wm.stream(b, time="b_at", window="1 hour", punctuation=wm.when("over", on=on), name="b")
         a = wm.stream(frame(spark, "x y a_at", [(1, 2, 6), (2, 1, 6)]), time="a_at", window="1 hour", name="a")
-        assert told(wm.join(a, b, on=["x", "y"]), "x", "y") == ([(2, 1)], ["b"])
+        assert keys_and_violations(wm.join(a, b, on=["x", "y"]), "x", "y") == ([(2, 1)], ["b"])
 
 
 def test_lists_of_keys_of_several_columns_are_refused(spark: SparkSession) -> None:
@@ -163,20 +163,24 @@ ON = ["a.x = b.x", "b.y = c.y"]
 def test_in_a_tree_a_punctuation_about_another_operators_key_is_not_used(spark: SparkSession, known: bool) -> None:
     punctuations = [wm.when("over", on="y"), *([wm.unique("y")] if known else [])]
     joined = wm.join(*tree(spark, punctuations), on=ON)
-    assert told(joined, "x", "y") == told(wm.join(*tree(spark), on=ON), "x", "y") == ([(1, 7), (7, 5)], [])
+    assert (
+        keys_and_violations(joined, "x", "y")
+        == keys_and_violations(wm.join(*tree(spark), on=ON), "x", "y")
+        == ([(1, 7), (7, 5)], [])
+    )
     assert warnings(joined) == [
         f"`{word}` about y of `b` is not used: its operator joins `b` on x" for word in ("when", "unique")[: 1 + known]
     ]
     a, b, c = tree(spark, wm.when("over", on="y"))
     query = "SELECT a.x, b.y FROM a, b, c WHERE a.x = b.x AND b.y = c.y"
     by_sql = wm.sql(query, a=a, b=b, c=c)
-    assert told(by_sql, "x", "y") == ([(1, 7), (7, 5)], [])  # type: ignore[arg-type]
+    assert keys_and_violations(by_sql, "x", "y") == ([(1, 7), (7, 5)], [])  # type: ignore[arg-type]
     assert len(warnings(by_sql)) == 1  # type: ignore[arg-type]
 
 
 def test_in_a_tree_a_punctuation_is_used_by_the_operator_whose_key_it_is_about(spark: SparkSession) -> None:
     joined = wm.join(*tree(spark, wm.when("over", on="x")), on=ON)
-    assert told(joined, "x", "y") == ([(1, 7)], ["b"])
+    assert keys_and_violations(joined, "x", "y") == ([(1, 7)], ["b"])
     assert not warnings(joined)
 
 
@@ -186,7 +190,7 @@ def test_in_a_tree_lists_and_ranges_name_their_column(spark: SparkSession) -> No
         'which of them is meant.\nHint: name it: wm.when(…, on="x").'
     )
     joined = wm.join(*tree(spark, wm.when("over", on="y", high="y")), on=ON)
-    assert told(joined, "x", "y") == ([(1, 7), (7, 5)], [])
+    assert keys_and_violations(joined, "x", "y") == ([(1, 7), (7, 5)], [])
     assert "but the join is on x" in refusal(
         ColumnError, lambda: wm.join(*tree(spark, wm.when("over", on="b_at")), on=ON)
     )
@@ -197,7 +201,7 @@ def test_a_stream_that_meets_itself_closes_the_column_that_it_names(spark: Spark
     rows = [(1, 5, 1, 0), (1, 0, 2, 1), (2, 1, 3, 0), (3, 2, 4, 0)]
     s = wm.stream(frame(spark, "k v at over", rows), time="at", window="1 hour", punctuation=wm.when("over", on="k"))
     joined = wm.sql("SELECT X.v AS x, Y.k AS y FROM s X, s Y WHERE X.k = Y.v", s=s)
-    assert told(joined, "x", "y") == ([(1, 3), (5, 2)], [])  # type: ignore[arg-type]
+    assert keys_and_violations(joined, "x", "y") == ([(1, 3), (5, 2)], [])  # type: ignore[arg-type]
     assert warnings(joined) == ["`when` about k of `Y` is not used: its operator joins `Y` on X_k"]  # type: ignore[arg-type]
     unnamed = wm.stream(s.df, time="at", window="1 hour", punctuation=wm.when("over", values="array(k)"))
     assert "it is not clear which of them is meant" in refusal(
@@ -287,7 +291,7 @@ def test_rows_that_violate_pass_through_a_query_over_a_join(spark: SparkSession)
     both = wm.join(*streams, on="x").as_stream("ab", window="1 hour")
     c = wm.stream(frame(spark, "x c_at", [(2, 4)]), time="c_at", window="1 hour")
     joined = wm.sql("SELECT ab.x FROM ab, c WHERE ab.x = c.x AND ab.x > 0", ab=both, c=c)
-    assert told(joined, "x") == ([(2,)], ["a"])  # type: ignore[arg-type]
+    assert keys_and_violations(joined, "x") == ([(2,)], ["a"])  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- against the definition

@@ -75,7 +75,7 @@ def test_all_outputs_say_what_the_progress_says(
         query = start(joined.df, tmp_path / "checkpoint", "house")
         batches = finish(query)
         assert monitor.flush()
-        told, started, *events, ended = read_events(path)
+        planned, started, *events, ended = read_events(path)
         assert monitor.url
         assert monitor.metrics_url
         with urlopen(monitor.metrics_url, timeout=10) as response:
@@ -83,8 +83,8 @@ def test_all_outputs_say_what_the_progress_says(
         with urlopen(f"{monitor.url}events", timeout=10) as stream:
             lines = [line for line in iter(stream.readline, b"event: caught-up\n") if line.startswith(b"data: ")]
 
-    assert told["plan"] == json.loads(json.dumps(joined.explain().to_dict()))
-    assert told["svg"] == joined.explain().to_svg()
+    assert planned["plan"] == json.loads(json.dumps(joined.explain().to_dict()))
+    assert planned["svg"] == joined.explain().to_svg()
     assert (started["run"], started["query"], started["name"]) == (str(query.runId), str(query.id), "house")
     assert (ended["kind"], ended["run"], ended["error"]) == ("ended", str(query.runId), None)
 
@@ -115,7 +115,7 @@ def test_all_outputs_say_what_the_progress_says(
     assert events[-1]["streams"][1]["predicted"] is not None
     assert any(h["key"] == "7" for e in events for h in e["streams"][1]["hot"]), "7 comes in every batch"
 
-    assert [json.loads(line.removeprefix(b"data: ")) for line in lines] == [told, started, *events, ended]
+    assert [json.loads(line.removeprefix(b"data: ")) for line in lines] == [planned, started, *events, ended]
     house = 'query="house"'
     assert metrics["watersmeet_results_total"] == {house: sum(b["results"] for b in batches)}
     assert metrics["watersmeet_left_tuples_total"][f'{house},reason="punctuation"'] == sum(b["purged"] for b in batches)

@@ -144,7 +144,7 @@ def test_every_shard_has_one_part(shards: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("about", "said"),
+    ("about", "message"),
     [
         ({"how": "full"}, "every copy of a row"),
         ({"split_keys": []}, "1 to 100 values"),
@@ -152,7 +152,7 @@ def test_every_shard_has_one_part(shards: int) -> None:
         ({"split_keys": [None]}, "1 to 100 values"),
     ],
 )
-def test_what_is_refused(spark: SparkSession, tmp_path: Path, about: dict[str, Any], said: str) -> None:
+def test_what_is_refused(spark: SparkSession, tmp_path: Path, about: dict[str, Any], message: str) -> None:
     house = Skewed(spark, tmp_path)
-    with pytest.raises(QueryError, match=said):
+    with pytest.raises(QueryError, match=message):
         house.joined(**about)

@@ -91,7 +91,7 @@ def test_a_window_join_read_while_it_runs(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", ["inner", "full", "semi"])
-def test_closings(spark: SparkSession, tmp_path: Path, how: str) -> None:
+def test_punctuations(spark: SparkSession, tmp_path: Path, how: str) -> None:
     three = Three(spark, tmp_path, "ab")
     three.add(0)
     three.add(1)

@@ -70,7 +70,7 @@ def numbers(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, int]]:
     return Counter((r["a_n"], r["b_n"], r["c_n"]) for r in rows)
 
 
-def test_a_tree_of_joins_is_exact_and_forgets_what_its_inputs_close(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_tree_of_joins_is_exact_and_evicts_what_its_inputs_close(spark: SparkSession, tmp_path: Path) -> None:
     three = Three(spark, tmp_path, Random(5))
     want = three.expected()
     assert len(want) > 500

@@ -133,7 +133,7 @@ def test_what_does_not_fit_stops_the_query(spark: SparkSession, tmp_path: Path) 
     assert output.metrics[-1]["shed"] + output.metrics[-1]["stored"] == 3000  # b's row has gone: a is past it
 
 
-def test_an_end_and_closings_let_go(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_end_and_punctuations_evict(spark: SparkSession, tmp_path: Path) -> None:
     """b says that it is through with all up to 500, then ends; a's rows go at once."""
     a = Feed(spark, tmp_path / "a", "epoch long, a_at timestamp, a_n long")
     b = Feed(spark, tmp_path / "b", "epoch long, b_at timestamp, through long, over boolean")

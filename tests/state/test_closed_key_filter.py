@@ -23,13 +23,13 @@ def suspects(filter, numbers):
     return {numbers[k] for k in filter.suspects(np.arange(len(keys)), keys).tolist()}
 
 
-@given(known=st.sets(st.integers(-50, 50)), told=st.lists(st.sets(st.integers(-50, 50)), max_size=5))
-def test_no_closed_key_is_missed(known, told):
+@given(known=st.sets(st.integers(-50, 50)), later=st.lists(st.sets(st.integers(-50, 50)), max_size=5))
+def test_no_closed_key_is_missed(known, later):
     lists = ValueLists()
     close(lists, sorted(known))
     filter, everything, closed = ClosedKeyFilter(lists), list(range(-50, 51)), set(known)
     assert suspects(filter, everything) >= closed
-    for more in told:
+    for more in later:
         filter.add(close(lists, sorted(more)))
         closed |= more
         assert suspects(filter, everything) >= closed

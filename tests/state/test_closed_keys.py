@@ -96,7 +96,7 @@ def between(low: Any, high: Any, time: int, *closed: bool) -> Punctuation:
 
 
 @pytest.mark.parametrize(("delay", "at_five"), [(0, [True, True, False]), (3, [False, False, False])])
-def test_a_promise_takes_effect_when_progress_has_reached_it(delay: int, at_five: list[bool]) -> None:
+def test_a_punctuation_takes_effect_when_the_watermark_has_reached_it(delay: int, at_five: list[bool]) -> None:
     stream = Stream(delay=delay)
     stream.add(value(1, 5), between(10, 19, 5), value(2, 7))
     assert stream.marks(1, 2, 3) == [PENDING, PENDING, OPEN]
@@ -120,7 +120,7 @@ def test_of_two_times_the_earlier_stands() -> None:
     assert stream.closed(1) == [True]
 
 
-def test_before_a_promise_holds_only_later_tuples_break_it() -> None:
+def test_before_a_punctuation_holds_only_later_tuples_violate_it() -> None:
     stream = Stream(delay=5)
     stream.add(value(1, 5), between(10, 19, 5, True, False))
     rows = [(5, 1), (6, 1), (5, 15), (6, 15), (6, 19), (6, 2)]
@@ -165,7 +165,7 @@ def test_keys_stored_in_a_range_are_marked_with_it() -> None:
     assert stream.lists.closed_keys == 2
 
 
-def test_time_of_a_promise() -> None:
+def test_time_of_a_punctuation() -> None:
     stream = Stream(delay=9)
     assert stream.declared.keys.time_of(stream.keys([1])) is None
     stream.add(value(1, 3), between(10, 20, 4))
@@ -192,7 +192,7 @@ def test_a_unique_tuple_closes_its_key_and_equal_ones_repeat_it() -> None:
     assert stream.violations((0, 1)) == [True]
 
 
-def test_a_unique_tuple_makes_a_pending_promise_hold() -> None:
+def test_a_unique_tuple_makes_a_pending_punctuation_hold() -> None:
     stream = Stream(Unique(), delay=5)
     stream.add(value(1, 8))
     assert stream.show((3, 1)) == [False]
@@ -279,7 +279,7 @@ def test_an_order_has_a_least_key() -> None:
     assert stream.declared.constraints.largest == -(2**63) + 1
 
 
-def test_a_stream_without_promises_hears_none() -> None:
+def test_a_stream_without_constraints_closes_no_keys() -> None:
     stream = Stream()
     shown(stream, (10, 1))
     assert stream.show((1, 1), (1, 1), newest=([1], 1)) == [False, False]
@@ -303,7 +303,7 @@ def test_within_the_bound_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) ->
     assert not stream.declared.retention.rewrite
 
 
-def test_neighbours_merge_before_anything_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_merge_before_anything_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_KEYS", 4)
     stream = Stream()
     stream.store((0, 3))
@@ -316,7 +316,7 @@ def test_neighbours_merge_before_anything_is_forgotten(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.decimal128(38, 2)], ids=str)
-def test_the_oldest_are_forgotten_first(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_are_dropped_first(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_KEYS", 4)
     stream = Stream(kind=kind)
     values = pa.array(range(6)).cast(pa.int64() if kind != pa.string() else kind).cast(kind).to_pylist()
@@ -327,7 +327,7 @@ def test_the_oldest_are_forgotten_first(kind: pa.DataType, monkeypatch: pytest.M
     assert stream.declared.retention.rewrite
 
 
-def test_what_lies_in_a_range_goes_first_and_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_in_a_range_goes_first_and_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_KEYS", 4)
     stream = Stream(kind=pa.string())
     for given in (*(value(key, 1) for key in "abcd"), between("b", "d", 2), value("x", 3)):
@@ -337,7 +337,7 @@ def test_what_lies_in_a_range_goes_first_and_is_not_forgotten(monkeypatch: pytes
     assert stream.lists.closed_keys == 2
 
 
-def test_the_oldest_ranges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_ranges_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_RANGES", 3)
     stream = Stream()
     assert effective(stream, *(between(10 * n, 10 * n + 5, 9 - n) for n in range(4))) is True
@@ -345,7 +345,7 @@ def test_the_oldest_ranges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     assert stream.declared.retention.dropped == 2
 
 
-def test_a_stream_that_must_not_forget_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_must_keep_its_closed_keys_is_refused_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_KEYS", 2)
     monkeypatch.setattr(bounds, "MOST_RANGES", 1)
     hint = "\nHint: give the streams a window, or close longer ranges of keys."
@@ -419,7 +419,7 @@ def test_nothing_new_writes_nothing_and_many_pieces_become_one() -> None:
     assert (change.rows[0].column("k").to_pylist(), change.whole) == ([0, 1, 2], True)
 
 
-def test_after_forgetting_all_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_dropping_closed_keys_all_are_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_KEYS", 2)
     stream = Stream(kind=pa.string())
     assert effective(stream, value("a", 0), value("b", 1), value("c", 2)) is True
@@ -428,14 +428,14 @@ def test_after_forgetting_all_is_written_anew(monkeypatch: pytest.MonkeyPatch) -
     assert revived(stream, change.rows, 5).closed("a", "b", "c") == [False, True, True]
 
 
-def test_notes_forget_the_ranges_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_drops_the_ranges_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, other = Stream(), Stream()
     effective(other, between(0, 9, 0))
     other.declared.load_metadata(stream.declared.metadata())
     assert other.closed(5) == [False]
 
 
-def test_clusters_and_orders_are_remembered() -> None:
+def test_clusters_and_orders_are_stored() -> None:
     stream = Stream(Clustered(), Ordered())
     stream.show((1, 1), (2, 2), newest=([2], 2))
     shown(stream, (2, 2))
@@ -445,7 +445,7 @@ def test_clusters_and_orders_are_remembered() -> None:
     assert other.marks(2) == [PENDING]
 
 
-def test_marks_of_announced_keys_are_effective_when_written() -> None:
+def test_marks_of_propagated_keys_are_effective_when_written() -> None:
     stream = Stream()
     stream.add(value(1, 0), value(2, 9))
     stream.declared.keys.take_effect(0)

@@ -121,7 +121,7 @@ def test_blocks_are_few_and_small() -> None:
 
 
 @given(st.data(), PLACES)
-def test_what_nobody_asks_for_is_forgotten(data: st.DataObject, ranks: list[int]) -> None:
+def test_rises_that_are_not_needed_are_dropped(data: st.DataObject, ranks: list[int]) -> None:
     many = [p + 40 * i for i in range(8) for p in ranks]
     disorder, k = Disorder(), 5
     for n, place in enumerate(many, 1):

@@ -232,7 +232,7 @@ def test_nothing_added_holds_nothing() -> None:
     assert ranges.holds(np.empty(0, np.int64)).tolist() == []
 
 
-def test_neighbours_become_one_and_what_is_not_kept_is_forgotten() -> None:
+def test_neighbours_become_one_and_what_is_not_kept_is_dropped() -> None:
     ranges = Ranges(Order(pa.int64()))
     for low, high, time in ((0, 1, 5), (4, 5, 1), (10, 12, 9), (2, 3, 2)):
         ranges.add(low, high, time)

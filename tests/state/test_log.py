@@ -217,7 +217,7 @@ RENAMED = pa.schema([("k", pa.int64()), ("b_ts", pa.timestamp("us", "UTC")), ("x
 
 
 @pytest.mark.parametrize(
-    ("asked", "change"),
+    ("other_query", "change"),
     [
         (
             altered(lambda s: replace(s, window=TimeWindow(11))),
@@ -238,9 +238,9 @@ RENAMED = pa.schema([("k", pa.int64()), ("b_ts", pa.timestamp("us", "UTC")), ("x
     ],
     ids=["window", "unbounded", "closed", "delay", "name", "columns", "how"],
 )
-def test_another_query_is_refused_and_the_difference_named(run: Run, asked: JoinQuery, change: str) -> None:
+def test_another_query_is_refused_and_the_difference_named(run: Run, other_query: JoinQuery, change: str) -> None:
     with pytest.raises(StateMismatchError) as caught:
-        run.header.check(asked, 0, 1)
+        run.header.check(other_query, 0, 1)
     assert str(caught.value) == (
         f"the checkpoint belongs to another query: {change}. What it kept is not what this needs.\n"
         'Hint: undo the change, or carry the state over: wm.evolve_state("checkpoint", "new-checkpoint", joined); else '

@@ -92,7 +92,7 @@ def test_what_the_shards_expect_is_summed_unless_one_does_not_know_or_a_stream_h
         assert [s["predicted"] for s in event["streams"]] == [None, None]
 
 
-def test_no_progress_is_told_before_the_first_row_and_after_the_end() -> None:
+def test_there_is_no_watermark_before_the_first_row_and_after_the_end() -> None:
     for unknown in (BEFORE_ALL, AFTER_ALL):
         event = events().batch(progress(0, shard(0, [stream("a", 1), stream("b", 1)], watermarks=[5, unknown])))
         assert event is not None

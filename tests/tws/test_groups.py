@@ -44,7 +44,7 @@ class Operator:
         return out
 
 
-def said(batches: Sequence[pa.RecordBatch], kind: int, q: GroupedQuery) -> list[pa.Table]:
+def tables_of(batches: Sequence[pa.RecordBatch], kind: int, q: GroupedQuery) -> list[pa.Table]:
     return [pa.Table.from_batches([b]).select(q.schema.names) for b in batches if b.column(KIND)[0].as_py() == kind]
 
 
@@ -67,8 +67,10 @@ def test_groups_of_any_number_of_shards(by: tuple[str | Bucket, ...], shards: in
         if not q.on_key():
             out = second.step([blob for part in out for blob in GroupPacker(q, ids)(iter([part]))])
         arrivals = rows_of(list(plain.step(batches)))
-        assert bag(groups_of(said(out, RESULT, q), q)) == bag(expected.step(arrivals, plain, plain.watermarks, False))
-        late += sum(t.num_rows for t in said(out, LATE, q))
+        assert bag(groups_of(tables_of(out, RESULT, q), q)) == bag(
+            expected.step(arrivals, plain, plain.watermarks, False)
+        )
+        late += sum(t.num_rows for t in tables_of(out, LATE, q))
     assert expected.closed or q.on_key()
     if not q.on_key():  # states are read by versions to come: ids, as ever
         header = Header.unpack(second.tester.peekValueState("header", ids[-1])[0])

@@ -102,7 +102,7 @@ def turning(batches: int) -> Script:
     return Script("int64", "inner", windows, (0, 0, 0), ((), (), ()), tuple(made))
 
 
-def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> None:
+def test_the_order_follows_the_rates_and_is_stored(working_states: Any) -> None:
     script = turning(20)
     comparison, run = Comparison(script), Shards(script, 2, join=planned("general_lazy"))
     for n, arrivals in enumerate(script.batches):
@@ -131,7 +131,7 @@ def test_the_order_follows_the_rates_and_is_remembered(working_states: Any) -> N
         ]
 
 
-def test_an_order_that_is_given_stays_and_wins_over_a_remembered_one() -> None:
+def test_an_order_that_is_given_stays_and_wins_over_a_stored_one() -> None:
     script = turning(12)
     run = Shards(script, 1, join=planned("general_lazy"))
     for n, arrivals in enumerate(script.batches[:4]):

@@ -175,8 +175,8 @@ def test_a_late_row_is_told_in_json(packs: bool) -> None:
     assert out.late == [{"shard": 0, "stream": "a", "row": found | nested if packs else found}]
 
 
-@pytest.mark.parametrize(("number", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
-def test_what_json_has_no_number_for_is_told_in_words(number: float, told: str) -> None:
+@pytest.mark.parametrize(("number", "word"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
+def test_what_json_has_no_number_for_is_told_in_words(number: float, word: str) -> None:
     query = JoinQuery((spec("a", {"x": (pa.float64(), []), "xs": (pa.list_(pa.float64()), [])}), spec("b", {})))
     a, b = query.streams
     run = Shards(query, 1)
@@ -185,10 +185,10 @@ def test_what_json_has_no_number_for_is_told_in_words(number: float, told: str) 
     frames = list(Task(query, run.ids, run.ids[0], run.stores[run.ids[0]], ended=False).run(blobs, Random(0)))
     note = frames[0][DETAIL][0]
     row = json.loads(note, parse_constant=pytest.fail)["row"]
-    assert (row["x"], row["xs"]) == (told, [told, 1.0])
+    assert (row["x"], row["xs"]) == (word, [word, 1.0])
 
 
-def test_progress_is_exact_in_distant_years() -> None:
+def test_watermarks_are_exact_in_distant_years() -> None:
     """A partition without rows sends no time; beside it pandas must not make floats of the others'."""
     query = JoinQuery((spec("a", {}), spec("b", {})))
     a, b = query.streams

@@ -132,7 +132,7 @@ def test_values_and_lists_go_to_their_shard_and_the_rest_to_all(ids: tuple[int, 
         assert (batch.punctuations.heartbeat, batch.punctuations.ended, batch.seen) == (5, False, None)
 
 
-def test_without_a_time_nothing_is_promised() -> None:
+def test_without_a_time_nothing_is_closed() -> None:
     punctuations = [Value(("a",)), ValueList((("b",),)), Range("c", "d"), Range(None, None)]
     spec = text_spec()
     arrivals = Elements(punctuations=tuple(Punctuation(p, None) for p in punctuations))  # type: ignore[arg-type]

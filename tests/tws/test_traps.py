@@ -61,11 +61,11 @@ def test_windows_of_very_different_length() -> None:
         assert not [*of_lengths(quiet)]
 
 
-@pytest.mark.parametrize(("idle", "told"), [(4, True), (5, False), (None, False)])
-def test_a_stream_that_is_idle_before_its_delay_is_over(idle: int | None, told: bool) -> None:
+@pytest.mark.parametrize(("idle", "cautioned"), [(4, True), (5, False), (None, False)])
+def test_a_stream_that_is_idle_before_its_delay_is_over(idle: int | None, cautioned: bool) -> None:
     a = spec("a", 10, delay=5 * SECOND, idle_after=None if idle is None else idle * SECOND)
     caution = (
         "`idle_after` of a, 4 seconds, is shorter than its `delay`, 5 seconds: after a pause, rows within the delay "
         "can be late"
     )
-    assert [*of_idleness([a, spec("b", 10)])] == [caution] * told
+    assert [*of_idleness([a, spec("b", 10)])] == [caution] * cautioned

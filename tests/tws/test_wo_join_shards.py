@@ -194,7 +194,7 @@ def test_shards_measure_the_whole_stream(buffer: str, data: st.DataObject, shard
                 assert run.total("too_late") == whole.counters.too_late
 
 
-def test_a_shard_without_rows_forgets_with_the_others() -> None:
+def test_a_shard_without_rows_evicts_with_the_others() -> None:
     """Stream b brings no key of one shard: still it is known how far b is."""
     ids = shard_ids(2, 2)
     even = [k for k in range(400) if _shard_of(k, len(ids)) == 0]

@@ -36,7 +36,7 @@ def test_a_closed_key_comes_no_more_and_every_key_is_closed_in_time() -> None:
         assert time == pytest.approx((key + 1) * 200_000, abs=1)
 
 
-def test_the_same_for_a_seed_and_none_without_closings() -> None:
+def test_the_same_for_a_seed_and_none_without_punctuations() -> None:
     assert np.array_equal(columns(LOAD, 1, 5)[1], columns(LOAD, 1, 5)[1])
     plain = Steady((5, 5), (1.0, 1.0), (3, 3))
     assert all(batch.punctuations is None for step in plain.steps(3) for batch in step)
