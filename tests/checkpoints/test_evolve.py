@@ -80,7 +80,9 @@ class Run:
         self.rules.query = into.query
         for stream, spec in zip(self.rules.streams, into.query.streams, strict=True):
             stream.spec = spec
-            stream.take_effect(self.rules.batch, ends_close=False)  # without a delay, also those of the watermark itself
+            stream.take_effect(
+                self.rules.batch, ends_close=False
+            )  # without a delay, also those of the watermark itself
         return evolution
 
     def check_state(self) -> None:
@@ -467,14 +469,16 @@ def test_a_window_grows_before_anything_was_evicted() -> None:
 
 
 def test_punctuations_in_words() -> None:
-    forgets = changed(started(), lambda q: q, "hash")
-    assert forgets.changes == ("algorithm pwjoin → hash",)
-    assert forgets.cautions[0].startswith("Punctuations of keys have no effect any more; rows that they had evicted")
+    without_punctuations = changed(started(), lambda q: q, "hash")
+    assert without_punctuations.changes == ("algorithm pwjoin → hash",)
+    assert without_punctuations.cautions[0].startswith(
+        "Punctuations of keys have no effect any more; rows that they had evicted"
+    )
     sharded = started()
     sharded.evolve(plan(sharded.join.query, "hash"), 1)
-    learns = sharded.evolve(plan(sharded.join.query, "pwjoin"), 3)
-    assert learns.changes == ("algorithm hash → pwjoin", "shards 1 → 3")
-    assert learns.cautions[0].startswith("Keys that were closed before the change are not known")
+    with_punctuations = sharded.evolve(plan(sharded.join.query, "pwjoin"), 3)
+    assert with_punctuations.changes == ("algorithm hash → pwjoin", "shards 1 → 3")
+    assert with_punctuations.cautions[0].startswith("Keys that were closed before the change are not known")
 
 
 def test_rows_that_punctuations_evicted_do_not_come_back() -> None:

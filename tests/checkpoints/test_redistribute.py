@@ -200,11 +200,11 @@ def test_groups_behind_a_shuffle(feed: naive_groups.Feed, w: Any, data: st.DataO
         partials = [fold.partials(t) for t in plain.step(feed.batches(n))]
         rows = pa.concat_tables(partials).combine_chunks().to_batches() if partials else []
         rows = rows[0] if rows else no_rows(fold.schema)
-        progress = tuple(plain.watermarks)
-        wanted = [r for t in alone.step([Partials(rows, watermarks=((0, progress),))]) for r in rows_of(t)]
+        watermarks = tuple(plain.watermarks)
+        wanted = [r for t in alone.step([Partials(rows, watermarks=((0, watermarks),))]) for r in rows_of(t)]
         header = log.commit(alone, header, store)
         parts = split(rows, lambda: keys_of([rows.column(c) for c in fold.by]).words, len(sharded.ids))  # noqa: B023
-        found = tuple((id, progress) for id in sharded.ids)
+        found = tuple((id, watermarks) for id in sharded.ids)
         assert bag(sharded.step([[Partials(part, watermarks=found)] for part in parts])) == bag(wanted)
         shards = data.draw(st.sampled_from([1, 2, 3]))
         sharded.join = GroupsOf(q, shards)

@@ -31,8 +31,8 @@ QUERY = (
 
 def progress(number: int, *, rows: int = 100, malformed: int = 0, **counters: int) -> Any:
     given = {"shard": 0, "idle": 0, "rows_in": rows, "results": 50, "late": 0, "violations": 0, "stored": 80}
-    note = json.dumps(given | {"state_bytes": 1_500_000} | counters)
-    metrics = {"watersmeet": {"shards": [note]}, "watersmeet_malformed_bid": {"messages": malformed}}
+    report = json.dumps(given | {"state_bytes": 1_500_000} | counters)
+    metrics = {"watersmeet": {"shards": [report]}, "watersmeet_malformed_bid": {"messages": malformed}}
     return SimpleNamespace(batchId=number, durationMs={"triggerExecution": 1200}, observedMetrics=metrics)
 
 

@@ -101,7 +101,7 @@ def the_number_of_shards_does_not_matter(operator: Operator, data: st.DataObject
 
 
 def split(batch: Batch, key: tuple[str, ...], shards: int) -> list[Batch]:
-    """The batch divided by key; every shard knows the progress of the whole stream."""
+    """The batch divided by key; every shard knows the watermark of the whole stream."""
     order, starts = np.empty(batch.rows.num_rows, np.int64), np.zeros(shards + 1, np.int64)
     hashing.split_rows(encode([batch.rows.column(k) for k in key]).words, shards, order, starts)
     rows = batch.rows.take(pa.array(order))

@@ -120,11 +120,11 @@ def test_groups_behind_a_shuffle(feed: Feed, w: Any, data: st.DataObject) -> Non
         silent = data.draw(st.sampled_from([None, 0, 1]))
         spoke = {shard: tuple(plain.watermarks) for shard in (0, 1) if shard != silent}
         found |= spoke
-        progress = [min(p) for p in zip(*found.values(), strict=True)] if len(found) == 2 else running.watermarks
-        ended = min(progress) >= AFTER_ALL
+        watermarks = [min(p) for p in zip(*found.values(), strict=True)] if len(found) == 2 else running.watermarks
+        ended = min(watermarks) >= AFTER_ALL
         batch = Partials(rows[0] if rows else no_rows(fold.schema), watermarks=tuple(spoke.items()))
         out = groups_of(list(running.step([batch])), q)
-        assert bag(out) == bag(expected.step(rows_of(tables), None, progress, ended))
+        assert bag(out) == bag(expected.step(rows_of(tables), None, watermarks, ended))
         assert bag(open_groups(running)) == bag([expected.read(g) for g in expected.open])
         header = log.commit(running, header, store)
         if data.draw(st.booleans(), label="restart"):

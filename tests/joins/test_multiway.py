@@ -1,4 +1,4 @@
-"""Joins of several streams against the rules: results, state and announcements after every batch."""
+"""Joins of several streams against the rules: results, state and propagated punctuations after every batch."""
 
 from __future__ import annotations
 

@@ -94,10 +94,10 @@ def duckdb_join(script: Script, query: JoinQuery) -> list[tuple[Any, ...]]:
 
 
 def on_time(script: Script, i: int) -> dict[str, Any]:
-    progress, kept = -(1 << 62), []
+    watermark, kept = -(1 << 62), []
     for arrivals in script.batches:
-        kept += [t for t in arrivals[i].tuples if t.ts is not None and t.ts >= progress]
-        progress = max([progress, *(t.ts - script.delays[i] for t in arrivals[i].tuples if t.ts is not None)])
+        kept += [t for t in arrivals[i].tuples if t.ts is not None and t.ts >= watermark]
+        watermark = max([watermark, *(t.ts - script.delays[i] for t in arrivals[i].tuples if t.ts is not None)])
     x, key = NAMES[i], key_names("int64", i)[0]
     columns = {f"{x}_ts": [t.ts for t in kept], key: [t.key[0] for t in kept], f"{x}_n": [t.row for t in kept]}
     return {name: pa.array(values, pa.int64()) for name, values in columns.items()}

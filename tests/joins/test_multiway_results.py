@@ -87,7 +87,7 @@ def test_a_bucket_of_a_counted_stream_does_not_end_groups() -> None:
 
 
 def test_a_group_waits_for_results_that_wait() -> None:
-    """Buckets of 12, windows of 5, results every 10: at progress 17 no tuple can join a's bucket [0, 12) any more, but
+    """Buckets of 12, windows of 5, results every 10: at watermark 17 no tuple can join a's bucket [0, 12) any more, but
     the result of time 12 comes at 20."""
 
     def at(*times: int | None) -> tuple[Elements, ...]:

@@ -1,4 +1,4 @@
-"""PWJoin and PJoin against the rules of punctuations: results, state and announcements after every batch."""
+"""PWJoin and PJoin against the rules of punctuations: results, state and propagated punctuations after every batch."""
 
 from __future__ import annotations
 

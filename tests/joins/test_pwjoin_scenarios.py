@@ -231,13 +231,13 @@ def test_in_order_a_punctuation_holds_with_its_batch_and_ties_go_before_it() -> 
 def test_with_a_delay_a_punctuation_waits_for_what_may_still_come() -> None:
     scene = Scene(windows=100, delays=(0, 3))
     scene.batch(a="x1", b="!x5")
-    assert scene.a == "x1", "progress of b is 2: an x at 5 may come"
+    assert scene.a == "x1", "the watermark of b is 2: an x at 5 may come"
     assert scene.batch(b="x4 x6") == ["x1 x4"]
     assert scene.violations == ["b.x6"]
     scene.batch(b="y8")
-    assert scene.a == "x1", "progress is 5, and so may still be an x"
+    assert scene.a == "x1", "the watermark is 5, and so may still be an x"
     assert scene.batch(b="x5 y9") == ["x1 x5"]
-    assert scene.a == "", "progress is 6"
+    assert scene.a == "", "the watermark is 6"
 
 
 def test_a_punctuation_that_comes_after_a_tuple_against_it_is_counted() -> None:

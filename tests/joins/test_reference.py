@@ -97,7 +97,7 @@ def test_equal_times_and_rows_are_told_apart_by_the_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("t", "progress", "alive"),
+    ("t", "watermark", "alive"),
     [
         (Tuple(24, (0,)), 34, True),
         (Tuple(23, (0,)), 34, False),
@@ -108,8 +108,8 @@ def test_equal_times_and_rows_are_told_apart_by_the_key() -> None:
         (Tuple(24, (0,)), AFTER_ALL, False),
     ],
 )
-def test_what_may_still_match(t: Tuple, progress: int, alive: bool) -> None:
-    assert may_still_match(t, 10, [progress]) is alive
+def test_what_may_still_match(t: Tuple, watermark: int, alive: bool) -> None:
+    assert may_still_match(t, 10, [watermark]) is alive
 
 
 def test_one_stream_that_is_behind_is_enough() -> None:

@@ -1,4 +1,4 @@
-"""True promises change no result, however batches are cut; and what is remembered of them stays bounded."""
+"""True punctuations change no result, however batches are cut; and the punctuation set stays bounded."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_shards_lose_nothing_with_the_factors_of_the_whole(data: st.DataObject, 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(2, 4))
 def test_punctuations_do_what_the_rules_make_of_them(data: st.DataObject, streams: int) -> None:
-    """Where disorder closes nothing, punctuations alone do: results, state and announcements after every batch."""
+    """Where disorder closes nothing, punctuations alone do: results, state and output punctuations, batch by batch."""
     kinds = st.sampled_from(["int64", "int32", "date", "timestamp", "decimal10", "float64"])
     script = data.draw(of(streams, window=st.just(Unbounded()), kind=kinds))
     follow(script, WOJoin(scrambling=(1 << 40,) * streams).start(script.query()))

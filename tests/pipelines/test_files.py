@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def mistakes_in(folder: Path, what: str = "", instead: str = "") -> str:
-    """What is said of the pipeline with a change; nothing if it is right."""
+    """The mistakes of the pipeline with a change; nothing if it is right."""
     assert not what or PIPELINE.count(what) == 1
     (folder / "join.toml").write_text(PIPELINE.replace(what, instead) if what else PIPELINE)
     try:

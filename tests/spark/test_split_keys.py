@@ -94,13 +94,13 @@ def test_the_same_results_over_restarts(spark: SparkSession, tmp_path: Path, how
         shards = output.metrics[0]["shards"]
         assert len(shards) == 2
         assert min(s["rows_in"] for s in shards) > 0.6 * max(s["rows_in"] for s in shards), "both have work"
-    if how == "left":  # what is still waiting for a partner is not told yet
+    if how == "left":  # rows without a match that are still kept are not out yet
         waiting = Counter(house.answer(how)) - Counter(found)
         assert {b for _, _, b in waiting} <= {None}
         assert Counter(found) <= Counter(house.answer(how))
     else:
         assert sorted(found, key=repr) == house.answer(how)
-    assert Counter(r["stream"] for r in late) == {"a": 6, "b": 6}, "a copy is not told of"
+    assert Counter(r["stream"] for r in late) == {"a": 6, "b": 6}, "a copy is not counted"
     assert all(set(json.loads(r["row"])) == {"k", f"{r['stream']}_ts", r["stream"]} for r in late)
 
 

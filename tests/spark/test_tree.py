@@ -1,4 +1,4 @@
-"""A join of a join's output: promises and progress travel through the tree."""
+"""A join of a join's output: punctuations and watermarks travel through the tree."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_tree_of_joins_is_exact_and_evicts_what_its_inputs_close(spark: SparkS
     rows = output.table.to_pylist()
     assert numbers([r for r in rows if r["kind"] == "result"]) == want
     assert Counter(r["kind"] for r in rows).keys() == {"result", "punctuation"}
-    assert sum(m["purged"] for m in output.metrics) > 0, "closings of a and b reach the rows of c"
+    assert sum(m["purged"] for m in output.metrics) > 0, "punctuations of a and b reach the rows of c"
     propagated = [r["row"] for r in rows if r["kind"] == "punctuation" and "key" in r["row"]]
     assert len(propagated) == len(set(propagated))
 

@@ -69,7 +69,7 @@ class Stream:
     def closed(self, *values: Any) -> list[bool]:
         return self.declared.keys.closed(np.arange(len(values)), self.keys(values)).tolist()
 
-    def show(self, *rows: tuple[int, Any], progress: int = BEFORE_ALL, newest: Any = None) -> list[bool]:
+    def show(self, *rows: tuple[int, Any], watermark: int = BEFORE_ALL, newest: Any = None) -> list[bool]:
         """Tuples that the stream brings, without violations so far; which repeat a unique key."""
         columns = [[t for t, _ in rows], [k for _, k in rows], range(len(rows))]
         batch = pa.record_batch(
@@ -78,7 +78,7 @@ class Stream:
         arrivals = Arrivals(batch, np.array(columns[0], np.int64), self.keys(columns[1]), np.arange(len(rows)))
         tip = None if newest is None else (pa.record_batch({"k": pa.array(newest[0], self.kind)}), newest[1])
         valid = np.ones(len(rows), np.bool_)
-        return self.declared.constraints.add_tuples(arrivals, valid, Batch(batch, newest=tip), progress).tolist()
+        return self.declared.constraints.add_tuples(arrivals, valid, Batch(batch, newest=tip), watermark).tolist()
 
     def marks(self, *values: Any) -> list[int]:
         return self.lists.marks(self.lists.nodes_of(np.arange(len(values)), self.keys(values))).tolist()
@@ -229,9 +229,9 @@ def test_clusters_end_at_the_newest_tuple_of_the_whole_stream() -> None:
 
 def test_late_tuples_end_no_cluster() -> None:
     stream = Stream(Clustered())
-    stream.show(newest=([7], 3), progress=4)
+    stream.show(newest=([7], 3), watermark=4)
     assert stream.declared.constraints.newest_keys is None
-    stream.show((5, 1), newest=([1], 5), progress=4)
+    stream.show((5, 1), newest=([1], 5), watermark=4)
     assert stream.marks(1) == [OPEN]
 
 
@@ -246,13 +246,13 @@ def test_clusters_of_nested_keys(kind: pa.DataType) -> None:
     assert stream.declared.constraints.open_keys.num_rows == 1
 
 
-def shown(stream: Stream, largest: tuple[Any, int] | None, progress: int = BEFORE_ALL) -> None:
+def shown(stream: Stream, largest: tuple[Any, int] | None, watermark: int = BEFORE_ALL) -> None:
     rows = pa.record_batch([pa.array([], f.type) for f in stream.spec.schema], schema=stream.spec.schema)
     given = None
     if largest is not None:
         keys = pa.record_batch([pa.array(largest[:1], stream.kind)], ["k"])
         given = Instants(keys, np.array(largest[1:], np.int64))
-    stream.declared.constraints.add_largest(Batch(rows, largest=given), progress)
+    stream.declared.constraints.add_largest(Batch(rows, largest=given), watermark)
     stream.declared.keys.take_effect(AFTER_ALL)
 
 
@@ -264,9 +264,9 @@ def test_an_order_closes_what_was_passed() -> None:
     assert stream.closed(7, 8) == [True, False]
     shown(stream, (9, 2))
     assert stream.closed(7, 8) == [True, False]
-    shown(stream, (12, 2), progress=3)
+    shown(stream, (12, 2), watermark=3)
     assert stream.closed(9) == [False], "late"
-    shown(stream, (12, 3), progress=3)
+    shown(stream, (12, 3), watermark=3)
     assert stream.closed(9, 10) == [True, False]
 
 
@@ -375,13 +375,13 @@ def changes(stream: Stream, *, rewrite: bool = False) -> Change:
     return change
 
 
-def revived(stream: Stream, deltas: Sequence[pa.RecordBatch], progress: int) -> Stream:
+def revived(stream: Stream, deltas: Sequence[pa.RecordBatch], watermark: int) -> Stream:
     """Another stream that has read what the first wrote."""
     other = Stream(*stream.spec.constraints, delay=stream.spec.delay, kind=stream.kind)
     other.declared.load_metadata(json.loads(json.dumps(stream.declared.metadata())))
     for rows in deltas:
         other.declared.replay(rows)
-    other.declared.all_effective(progress)
+    other.declared.all_effective(watermark)
     return other
 
 
@@ -396,10 +396,10 @@ def test_what_is_written_is_read_again(kind: pa.DataType) -> None:
     stream.declared.keys.take_effect(5)
     written += changes(stream).rows
     assert [rows.num_rows for rows in written] == [2, 1]
-    for progress in (5, 9):
-        other = revived(stream, written, progress)
-        if progress > 5:
-            stream.declared.keys.take_effect(progress)
+    for watermark in (5, 9):
+        other = revived(stream, written, watermark)
+        if watermark > 5:
+            stream.declared.keys.take_effect(watermark)
         assert other.closed(*values) == stream.closed(*values)
         rows = [(t, v) for t in (7, 8, 9, 10) for v in values]
         assert other.violations(*rows) == stream.violations(*rows)

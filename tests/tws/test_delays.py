@@ -25,7 +25,7 @@ def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> No
     """Rows dealt out to any partitions, working states lost now and then."""
     run, chance, size = Shards(tolerant(0.02), shards), Random(shards), 100
     times = [arrivals(seed, 0.3, 1200) for seed in (1, 2)]
-    progress = [BEFORE_ALL, BEFORE_ALL]
+    watermarks = [BEFORE_ALL, BEFORE_ALL]
     on_time: list[list[Tuple]] = [[], []]
     found, late, outcome = [], 0, []
     for n, at in enumerate(range(0, 1200, size)):
@@ -33,17 +33,17 @@ def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> No
         for i, spec in enumerate(run.query.streams):
             some = times[i][at : at + size]
             new_elements.append(pa.record_batch([some % 20, some], schema=spec.schema))
-            on_time[i] += [Tuple(t, (t % 20,), t) for t in some.tolist() if t >= progress[i]]
-            late += int(np.count_nonzero(some < progress[i]))
+            on_time[i] += [Tuple(t, (t % 20,), t) for t in some.tolist() if t >= watermarks[i]]
+            late += int(np.count_nonzero(some < watermarks[i]))
         out = run.step(new_elements, chance)
         found += out.results
         outcome += out.late
-        (progress,) = {tuple(h.watermarks) for h in run.headers()}
+        (watermarks,) = {tuple(h.watermarks) for h in run.headers()}
         assert {tuple(s["delays"]) for s in out.stats} == {tuple(out.stats[0]["delays"])}
         assert len(outcome) == late
         if n % 5 == 2:
             shutil.rmtree(worker_cache.application_cache().root)
     assert 0 < late <= 0.05 * 2400
-    assert Counter(note["stream"] for note in outcome).keys() == {"a", "b"}
+    assert Counter(detail["stream"] for detail in outcome).keys() == {"a", "b"}
     expected = window_join(on_time, [s.window for s in run.query.streams])
     assert bag(found) == bag([(a.key[0], a.ts, b.ts) for a, b in expected])

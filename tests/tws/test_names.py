@@ -135,9 +135,9 @@ def _without_names(table: pa.Table) -> list[Any]:
     (kind,) = set(table.column(0).to_pylist())
     if kind == RESULT:
         return rows_of(table.select(list(range(2, table.num_columns))))
-    notes = [json.loads(note) for note in table.column(1).to_pylist()]
-    return [(kind, n["stream"], _values(n["row"])) for n in notes if "row" in n] + [
-        (kind, n["rows_in"], n["late"], n["violations"], n["stored"]) for n in notes if "row" not in n
+    details = [json.loads(text) for text in table.column(1).to_pylist()]
+    return [(kind, n["stream"], _values(n["row"])) for n in details if "row" in n] + [
+        (kind, n["rows_in"], n["late"], n["violations"], n["stored"]) for n in details if "row" not in n
     ]
 
 

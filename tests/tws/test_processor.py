@@ -183,8 +183,8 @@ def test_what_json_has_no_number_for_is_told_in_words(number: float, word: str) 
     run.step([rows(a, [1], [5], [0.0], [[]]), rows(b, [], [])], Random(0))
     blobs = packed(query, run.ids, [rows(a, [1], [4], [number], [[number, 1.0]]), rows(b, [], [])], Random(0))
     frames = list(Task(query, run.ids, run.ids[0], run.stores[run.ids[0]], ended=False).run(blobs, Random(0)))
-    note = frames[0][DETAIL][0]
-    row = json.loads(note, parse_constant=pytest.fail)["row"]
+    detail = frames[0][DETAIL][0]
+    row = json.loads(detail, parse_constant=pytest.fail)["row"]
     assert (row["x"], row["xs"]) == (word, [word, 1.0])
 
 

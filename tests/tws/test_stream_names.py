@@ -91,14 +91,14 @@ def test_observed_metrics_are_numbered_and_found_without_their_number() -> None:
 
 
 def test_several_joins_are_summed_and_told_apart_by_their_streams() -> None:
-    def notes(shard: int, rows: int, *streams: str) -> dict[str, Any]:
+    def shard_report(shard: int, rows: int, *streams: str) -> dict[str, Any]:
         found = ", ".join(f'{{"name": "{name}"}}' for name in streams)
         return {"shards": [f'{{"shard": {shard}, "rows_in": {rows}, "streams": [{found}]}}']}
 
     observed = {
-        "watersmeet#1": notes(0, 5, "a", "b"),
-        "watersmeet#2": notes(0, 7, "c", "d"),
-        "watersmeet_groups#3": notes(0, 100),
+        "watersmeet#1": shard_report(0, 5, "a", "b"),
+        "watersmeet#2": shard_report(0, 7, "c", "d"),
+        "watersmeet_groups#3": shard_report(0, 100),
         "watersmeet_malformed_a": {"messages": []},
     }
     progress = {"observedMetrics": observed}

@@ -186,10 +186,10 @@ def test_shards_measure_the_whole_stream(buffer: str, data: st.DataObject, shard
             whole.arrivals = []
             found = run.step(arrivals, chance)
             wanted = metadata_of(whole.parts())
-            assert all(note["maxima"] == wanted["maxima"] for note in run.metadata())
+            assert all(m["maxima"] == wanted["maxima"] for m in run.metadata())
             if buffer != "learned" or shards == 1:
                 assert bag(found) == bag(expected)
-                assert [note["low_ranks"] for note in run.metadata()] == [wanted["low_ranks"]] * shards
+                assert [m["low_ranks"] for m in run.metadata()] == [wanted["low_ranks"]] * shards
                 assert run.total("stored") == whole.counters.stored
                 assert run.total("too_late") == whole.counters.too_late
 

@@ -1,4 +1,4 @@
-"""Streams as cost models think of them: as many tuples and keys as asked for, and closings that are true."""
+"""Streams as cost models think of them: as many tuples and keys as asked for, and punctuations that are true."""
 
 from __future__ import annotations
 
