@@ -546,12 +546,12 @@ def test_refused_windows_and_operators() -> None:
         sharded.evolve(plan(with_stream(two, 0, window=RowsWindow(3, per_key=True)), "general_lazy"), 2)
     with pytest.raises(StateMismatchError, match="window of stream `a` was 2 rows of a key, is 3 microseconds"):
         sharded.evolve(plan(with_stream(two, 0, window=TimeWindow(3)), "general_lazy"), 2)
-    with pytest.raises(StateMismatchError, match="operator was pwjoin, is lazy; rows that wait in one"):
+    with pytest.raises(StateMismatchError, match="operator was pwjoin, is lazy; rows that are deferred in one"):
         started().evolve(plan(started().join.query, "lazy", every=5), 2)
     lazy = Sharded(plan(started().join.query, "lazy", every=5), 2)
     lazy.step(lazy.part([rows(s, []) for s in lazy.join.query.streams]))
     with pytest.raises(
-        StateMismatchError, match=r"operator was lazy, is hash; rows that wait in one \(`every`\) do not"
+        StateMismatchError, match=r"operator was lazy, is hash; rows that are deferred in one \(`every`\) are not"
     ):
         lazy.evolve(plan(lazy.join.query, "hash"), 2)
     with pytest.raises(StateMismatchError, match="`every` = 5 microseconds, this one has 7 microseconds"):

@@ -186,7 +186,7 @@ class Comparison:
         if was != now and any(kinds):
             _refuse("operator", _name(was), _name(now), f"its state has {', '.join(sorted(kinds[0] | kinds[1]))}")
         if len(self.was.streams) != len(self.starts.streams):
-            _refuse("operator", _name(was), _name(now), "rows that wait in one (`every`) do not in the other")
+            _refuse("operator", _name(was), _name(now), "rows that are deferred in one (`every`) are not in the other")
         self.starts.check_operator(was)
 
     # ------------------------------------------------------------ words

@@ -134,7 +134,7 @@ class Target:
     def convert(self, stream: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of a stream as the query has them; groups stay as they are."""
         specs = self.query.streams
-        if self.operator["name"] == GROUPS or stream >= len(specs) * (1 + _waits(self.operator, self.query)):
+        if self.operator["name"] == GROUPS or stream >= len(specs) * (1 + _defers(self.operator, self.query)):
             return rows
         return convert(rows, stream % len(specs), specs[stream % len(specs)], self.split_keys)
 
@@ -162,7 +162,7 @@ class _Redistribution:
         same_key = target is None or [s["key"] for s in first.query["streams"]] == [list(s.key) for s in query.streams]
         #: Whether closed keys are known to the new shards.
         self.closed_keys = same_key and (target is None or "closed_keys" in target.kinds)
-        self.operator, self.waits = operator, _waits(operator, query)
+        self.operator, self.defers = operator, _defers(operator, query)
         self.shards = len(ids)
         if self.shards > 1 and needs_one_shard(query):
             raise StateMismatchError(
@@ -239,7 +239,7 @@ class _Redistribution:
         specs, stream = self.query.streams, entry.stream
         if entry.kind == "closed_keys":  # by position: other columns may have the name of a key column
             return _keys(rows, specs[stream])()
-        if self.operator["name"] != GROUPS and stream < len(specs) * (1 + self.waits):
+        if self.operator["name"] != GROUPS and stream < len(specs) * (1 + self.defers):
             spec = specs[stream % len(specs)]
             return encode_key([rows.column(k) for k in spec.key], spec.null_safe).words
         query = self.query
@@ -356,7 +356,7 @@ def _options(operator: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _waits(operator: dict[str, Any], query: JoinQuery) -> bool:
+def _defers(operator: dict[str, Any], query: JoinQuery) -> bool:
     """Whether the state has pending tuples, as further streams."""
     return bool(_options(operator).get("every")) or any(isinstance(s.window, RowsWindow) for s in query.streams)
 

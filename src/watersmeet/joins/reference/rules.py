@@ -135,7 +135,7 @@ class StreamRules:
         """A tuple on time closes, at its own time, all other keys of which an older one has been seen.
 
         Of earlier batches only the newest tuples do so. Of each key that is not closed yet the oldest tuple is
-        remembered. Returns the tuples that are no violations.
+        kept. Returns the tuples that are no violations.
         """
         closers = [*self.newest, *keyed]
         time = max((t.time for t in closers), default=BEFORE_ALL)
