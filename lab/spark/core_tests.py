@@ -36,7 +36,6 @@ CORE = {
     "spark/test_sql.py": ("test_groups_come_once_when_their_item_is_closed",),
     "spark/test_asof.py": ("test_a_query_that_starts_again_after_every_batch",),
     "spark/test_theta.py": ("test_the_same_results_over_restarts_and_late_rows_once",),
-    "spark/test_silent_streams.py": ("test_a_run_that_ends_writes_out_what_nothing_can_change",),
     "spark/test_bad_input.py": ("test_nan_nulls_zeros_and_the_first_and_last_instant",),
     "spark/test_monitor.py": ("test_all_outputs_say_what_the_progress_says",),
     "spark/test_write.py": (
