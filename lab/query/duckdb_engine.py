@@ -47,7 +47,7 @@ def run(plan: LoweredQuery, tables: Mapping[str, pa.Table], cuts: int) -> pa.Tab
         except QueryError:
             assert plan.how == "inner", "only results of an inner join are filtered behind it"
             rest = plan.where
-    query = JoinQuery(specs, plan.how, own)
+    query = JoinQuery(specs, plan.how, own, asof=plan.asof)
     results = in_duckdb(_select(plan, rest), {"results": _joined(plan, query, brought, cuts)})
     return results
 
@@ -67,7 +67,10 @@ def _spec(plan: LoweredQuery, side: Side, rows: pa.Table) -> StreamSpec:
 def _joined(plan: LoweredQuery, query: JoinQuery, brought: list[pa.Table], cuts: int) -> pa.Table:
     several = len(plan.sides) > 2 or plan.every or any(isinstance(s.window, RowsWindow) for s in plan.sides)
     options = {} if plan.every is None else {"every": plan.every}
-    join = operator(query, "general_lazy" if several else "pwjoin", **options).start()
+    name = "general_lazy" if several else "pwjoin"
+    if query.asof is not None or query.is_theta:
+        name = "theta" if query.is_theta else "asof"
+    join = operator(query, name, **options).start()
     found = []
     for n in range(cuts):
         batches = []

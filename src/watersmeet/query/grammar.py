@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import QueryError, WindowError
 from watersmeet.model import durations
@@ -38,7 +39,15 @@ class Bracket:
 
 
 class CQLParser(SparkSQLParser):
-    """Spark's parser, in which brackets behind a stream hold its window."""
+    """Spark's parser, in which brackets behind a stream hold its window; with Spark's ASOF JOIN."""
+
+    ID_VAR_TOKENS = SparkSQLParser.ID_VAR_TOKENS | {TokenType.MATCH_CONDITION}
+
+    def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
+        method, side, kind = super()._parse_join_parts()
+        if method is None and self._match(TokenType.ASOF):  # LEFT OUTER ASOF JOIN
+            method = self._prev
+        return method, side, kind
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         if not isinstance(this, exp.Table) or not self._match(TokenType.L_BRACKET):
@@ -91,6 +100,9 @@ class CQLParser(SparkSQLParser):
 
 class CQL(SparkSQL):
     """The dialect of `wm.sql`."""
+
+    class Tokenizer(SparkSQL.Tokenizer):
+        KEYWORDS: ClassVar = SparkSQL.Tokenizer.KEYWORDS | {"MATCH_CONDITION": TokenType.MATCH_CONDITION}
 
     Parser = CQLParser
 

@@ -156,7 +156,10 @@ class _Reader:
                 raise self._error(
                     place, f"{kind} JOIN is not known here.", "write JOIN, LEFT JOIN, … with ON or USING."
                 )
-            self._only(join, ("this", "method", "side", "kind", "on", "using"))
+            self._only(join, ("this", "method", "side", "kind", "match_condition", "on", "using"))
+            if join.args.get("match_condition") and not join.method:
+                message = "MATCH_CONDITION is that of an ASOF JOIN, and this is none."
+                raise self._error(place, message, "write ASOF JOIN, or the condition in ON.")
             if join.method and len(joins) > 1:
                 message = f"ASOF JOIN among {len(joins) + 1} streams; it is one of two."
                 raise self._error(place, message, "join two first, with wm.join_asof(…).as_stream().")

@@ -33,7 +33,8 @@ def conditions(
     results, rows without a partner included.
     """
     where, joins = select.args.get("where"), select.args["joins"]
-    on = [*_using(joins, inputs, how, names), *(c for j in joins for c in _conjuncts(j.args.get("on"), names))]
+    given = [j.args.get(clause) for j in joins for clause in ("match_condition", "on")]
+    on = [*_using(joins, inputs, how, names), *(c for one in given for c in _conjuncts(one, names))]
     late = list(_conjuncts(where.this if where else None, names))
     if how == "inner":
         on, late = on + late, []
