@@ -130,6 +130,34 @@ def test_unmatched_rows_come_although_all_sources_are_silent(
     assert last > 0, "in a batch without rows"
 
 
+def test_groups_come_although_all_sources_are_silent(two: Two, tmp_path: Path, started: list[StreamingQuery]) -> None:
+    now = datetime.now(UTC)
+    two.a.add_rows([(1, now, 1), (2, now, 2)])
+    two.b.add_rows([(1, now, 1), (1, now, 2)])
+    clock, out = {"idle_clock": "1 second"}, Collected()
+    groups = two.join("inner", a=clock, b=clock).group_by("k", wm.bucket("at", "1 second")).agg(n=wm.count())
+    started.append(wm.write(groups, checkpoint=tmp_path / "checkpoint", results=out, trigger="0 seconds"))
+    out.until(1, started[0])
+    ((k, _, n),) = out.rows()
+    assert (k, n) == (1, 2)
+    assert 0 not in [number for number, batch in out.batches.items() if batch], "in a batch without rows"
+
+
+def test_as_of_answers_come_although_all_sources_are_silent(
+    two: Two, tmp_path: Path, started: list[StreamingQuery]
+) -> None:
+    now = datetime.now(UTC)
+    two.a.add_rows([(1, now, 1), (2, now, 2)])
+    two.b.add_rows([(1, now - timedelta(seconds=1), 5), (1, now - timedelta(seconds=2), 4)])
+    a = wm.stream(two.a.stream(), time="at", name="a")
+    b = wm.stream(two.b.stream(), time="bt", name="b", idle_clock="1 second")
+    out, joined = Collected(), wm.join_asof(a, b, on="k", shards=2)
+    started.append(wm.write(joined, checkpoint=tmp_path / "checkpoint", results=out, trigger="0 seconds"))
+    out.until(2, started[0])
+    assert [(k, x, y) for k, _, x, _, y in out.rows()] == [(1, 1, 5), (2, 2, None)]
+    assert 0 not in [number for number, batch in out.batches.items() if batch], "in a batch without rows"
+
+
 def test_a_batch_that_is_run_again_follows_the_same_clock(
     two: Two, tmp_path: Path, started: list[StreamingQuery]
 ) -> None:
