@@ -130,10 +130,19 @@ class RunningGroupedJoin(RunningJoin[Any]):
 
     def __init__(self, query: GroupedQuery, join: RunningJoin[Any], arrays: Arrays | None) -> None:
         self.groups = OpenGroups(len(join.streams), query, arrays)
-        super().__init__(query, [*join.streams, self.groups.state])
         self.join = join
+        super().__init__(query, [*join.streams, self.groups.state])
         self.operator = {"name": GROUPED_JOIN, "options": {}, "join": join.operator}
         self.watermarks = join.watermarks
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last step was the last one of all streams: the join below stores it."""
+        return self.join.ended
+
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        self.join.ended = ended
 
     def step(self, batches: Sequence[Batch]) -> Iterator[pa.Table]:
         join, groups = self.join, self.groups
