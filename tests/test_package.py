@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -57,6 +58,7 @@ def test_the_wheel_has_the_package_with_its_types_and_pages_and_nothing_else(bui
         "Apache-2.0",
     )
     assert meta["Summary"]
+    assert meta["Author"] == "The Watersmeet maintainers"
     assert meta["Requires-Python"] == ">=3.11"
     assert meta["Description-Content-Type"] == "text/markdown"
     assert set(meta.get_all("Provides-Extra") or ()) == {"cli", "connect", "demo"}
@@ -83,22 +85,43 @@ def test_the_sdist_has_the_sources_and_builds_the_same_wheel(built: Path, tmp_pa
     assert contents(tmp_path / "again") == contents(built)
 
 
+#: What pip says where no package index can be reached; that a version is not there sounds otherwise.
+UNREACHABLE = re.compile(r"\(from versions: none\)|NewConnectionError|ConnectTimeout|Network is unreachable|timed out")
+
+
 @pytest.mark.more
 @pytest.mark.spark
-def test_the_wheel_is_used_in_an_environment_of_its_own(built: Path, tmp_path: Path) -> None:
+def test_the_wheel_is_installed_and_used_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
+    """Dependencies come from the package index, but for PySpark, which takes minutes; all are lent without an index."""
     (wheel,) = built.glob("*.whl")
-    home = tmp_path / "env"
-    venv.create(home, symlinks=True)
+    home, lent = tmp_path / "env", tmp_path / "lent"
+    venv.create(home, symlinks=True, with_pip=True)
     python, site = home / "bin" / "python", Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
-    # the locked dependencies, read in place; a .pth inside that folder, such as our editable install, does not count
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    with zipfile.ZipFile(wheel) as file:
-        file.extractall(site)
+    here = Path(sysconfig.get_path("purelib"))
+    lent.mkdir()
+    for package in (*here.glob("pyspark*"), *here.glob("py4j*")):
+        (lent / package.name).symlink_to(package)
+    (site / "lent.pth").write_text(f"{lent}\n")
     own = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | own
-    ran = subprocess.run(
-        [python, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+
+    def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    pip = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+    installed = run(*pip, "install", "--retries", "1", "--timeout", "15", "--only-binary", ":all:", wheel)
+    if installed.returncode == 0:
+        checked = run(*pip, "check")
+        assert checked.returncode == 0, checked.stdout
+    else:
+        assert UNREACHABLE.search(installed.stderr), installed.stderr[-2000:]
+        alone = run(*pip, "install", "--no-index", "--no-deps", wheel)
+        assert alone.returncode == 0, alone.stderr[-2000:]
+        # a .pth inside that folder, such as our editable install, does not count
+        (site / "lent.pth").write_text(f"{here}\n")
+    ran = run("-c", PROGRAM)
     assert ran.returncode == 0, ran.stderr[-2000:]
     place, keys = ran.stdout.splitlines()[-2:]
     assert Path(place).is_relative_to(site)
