@@ -153,6 +153,7 @@ class _Seeding:
     emit: str
     scratch: FilePath
     target: FilePath
+    folders: dict[str, list[FilePath]] = field(default_factory=dict)  # files of the tables, by stream
 
     @property
     def made(self) -> FilePath:
@@ -162,7 +163,8 @@ class _Seeding:
     def run(self) -> dict[str, Any]:
         """Write the new checkpoint; returns the counters of the seed."""
         assert self.joined.again is not None, "made by `join`"
-        self.folders = {name: self._written(number, seed) for number, (name, seed) in enumerate(self.seeds.items())}
+        for number, (name, seed) in enumerate(self.seeds.items()):
+            self.folders[name] = self._written(number, seed)
         seeded = self.joined.again(self._seeded)
         self._compare(seeded)
         self.made.mkdir()
@@ -194,7 +196,7 @@ class _Seeding:
         rows, *apart = (self.spark.readStream.schema(df.schema).parquet(files.url(at)) for df, at in folders)
         try:
             made = seed.origin.make(rows, apart)
-        except (AnalysisException, ColumnError) as error:
+        except (AnalysisException, QueryError) as error:
             raise QueryError(
                 f"stream `{name}` cannot be made of its table: {str(error).splitlines()[0]}",
                 hint="write `filter`, conditions and columns of punctuations as texts, or with F.col(…): a column of "

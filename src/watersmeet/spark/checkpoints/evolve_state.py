@@ -17,6 +17,7 @@ from watersmeet.joins.group_by.operator import GROUPS, GroupedJoin, GroupsOf
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.spark.checkpoints.rescale import NewState, checkpoint_folder, new_folder, write_anew
 from watersmeet.spark.checkpoints.result_folder import location
+from watersmeet.spark.checkpoints.seed_results import is_undelivered
 from watersmeet.spark.checkpoints.state_reader import Operator, State, moment, read_state
 from watersmeet.spark.group_by import Grouped
 from watersmeet.spark.joined import Joined
@@ -72,6 +73,11 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
     plain = joined.joined if isinstance(joined, Grouped) else joined
     spark = plain.streams[0].df.sparkSession
     old, target = checkpoint_folder(spark, checkpoint, "checkpoint"), new_folder(spark, to, "to")
+    if is_undelivered(old):
+        raise StateMismatchError(
+            f"`checkpoint` {old} has results of its seed that are not delivered; those of a changed query may differ.",
+            hint="run the unchanged query once with wm.write, which delivers them.",
+        )
     made: list[_Evolving] = []
 
     def new_state(state: State) -> NewState:
