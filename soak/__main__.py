@@ -4,7 +4,8 @@ python -m soak faults [--faults 200] [--seed 1] [--minutes M] [--kind K …]    
 python -m soak endless [--minutes 30] [--rows 50000]
 python -m soak fuzz [--cases 1000000] [--seed 1] [--target T …] [--only N]
 python -m soak guided [--runs 1000000] [--seed 1] [--target T …]            by atheris, which must be installed
-python -m soak mishaps [--subject S …]             every single mishap of the state protocol, of every kind of operator
+python -m soak mishaps [--subject S …] [--examples 100] [--seed 1]      every single mishap of the state protocol, of
+                                                    every kind of operator; and many at once, by the state machine
 python -m soak report                                                      docs/reliability.md from the results
 """
 
@@ -101,20 +102,31 @@ def _guided(options: argparse.Namespace) -> int:
 
 def _mishaps_options(job: argparse.ArgumentParser) -> None:
     job.add_argument("--subject", action="append", metavar="S", help="a kind of operator; without it, all of them")
+    job.add_argument("--examples", type=int, default=100, help="of the state machine, for each two kinds of operators")
+    job.add_argument("--seed", type=int, default=1, help="of the state machine; another one gives other examples")
 
 
 def _mishaps(options: argparse.Namespace) -> int:
-    from lab.tws import mishaps
+    from lab.tws import mishaps, subject_runs
     from lab.tws.subjects import SUBJECTS
 
-    failed = 0
-    for name in options.subject or SUBJECTS:
+    wanted, failed = options.subject or list(SUBJECTS), 0
+    for name in wanted:
         every, found = list(mishaps.mishaps(name)), "none shows"
         try:
             mishaps.check(name, every)
         except AssertionError as error:
             failed, found = failed + 1, f"wrong: {error}"
         print(f"{name}: {len(every)} mishaps, {found}", flush=True)
+    for pair in subject_runs.pairs(1 + options.seed % (len(SUBJECTS) // 2)):
+        if options.examples and not set(pair).isdisjoint(wanted):
+            found = "the protocol holds"
+            try:
+                subject_runs.check(pair, examples=options.examples, steps=15, seed=options.seed)
+            except Exception as error:  # of any kind: the state machine ends with what was raised
+                notes = "\n".join(getattr(error, "__notes__", []))
+                failed, found = failed + 1, f"wrong: {error!r}\n{notes}"
+            print(f"{' and '.join(pair)}: {options.examples} examples, {found}", flush=True)
     return bool(failed)
 
 

@@ -1,4 +1,5 @@
-"""The protocol of `test_protocol`, for every kind of operator, with a sample of the single mishaps there can be."""
+"""Every kind of operator and of durable part is among the subjects of the protocol; none of a sample of the single
+mishaps there can be shows."""
 
 from __future__ import annotations
 
@@ -8,8 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from lab import ROOT
+from lab.tws.attempts import Attempt
 from lab.tws.mishaps import check, mishaps, untroubled
-from lab.tws.subjects import SUBJECTS
+from lab.tws.subject_runs import INPUTS
+from lab.tws.subjects import SUBJECTS, subject
+from watersmeet.errors import StateMismatchError
+from watersmeet.joins import REGISTRY, Join
+from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf
+from watersmeet.state.durable.log import MemoryStore
 from watersmeet.state.durable.parts import DurablePart
 
 pytestmark = pytest.mark.tws
@@ -33,13 +40,45 @@ def test_no_single_mishap_shows(name: str) -> None:
     check(name, every[::31])  # another moment, ending and machine each time; `more` has more, the soak all of them
 
 
-def test_every_kind_of_part_is_stored_by_a_subject() -> None:
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_state_that_has_ended_is_refused(name: str) -> None:
+    of = subject(name)
+    if isinstance(of.join, GroupsOf):
+        return  # it ends with the join before it
+    shard, last = of.ids[0], Attempt(of, of.ids[0], MemoryStore(), of.given[0], ended=True)
+    last.run()
+    with pytest.raises(StateMismatchError, match="the checkpoint has ended"):
+        Attempt(of, shard, last.task.store(), of.given[1]).run()
+
+
+def test_every_operator_is_a_subject() -> None:
+    joins = [subject(name).join for name in SUBJECTS]
+    assert {join.name for join in joins if isinstance(join, Join)} == set(REGISTRY)
+    assert {type(join) for join in joins} == {Join, GroupedJoin, GroupsOf}, "and groups, here and behind a join"
+    streams = [spec for join in joins for spec in join.query.streams]
+    assert any(spec.upstream_shards for spec in streams), "and the second operator of a tree"
+    assert any("part" in spec.key for spec in streams), "and a split key"
+
+
+def every_kind_of_part() -> set[tuple[str, str]]:
+    """But for the mark of a state that has ended, which the state machine writes in batches that do not commit."""
     code = "".join(file.read_text() for file in sorted((ROOT / "src/watersmeet/joins").rglob("*.py")))
-    wanted = set(parts_of(DurablePart)) | {("metadata", kind) for kind in re.findall(r'Metadata\("(\w+)"', code)}
-    assert {("rows", "closed_keys"), ("metadata", "order")} <= wanted, "classes and names are found"
+    kinds = set(parts_of(DurablePart)) | {("metadata", kind) for kind in re.findall(r'Metadata\("(\w+)"', code)}
+    assert {("rows", "closed_keys"), ("metadata", "order")} <= kinds, "classes and names are found"
+    return kinds
+
+
+def test_every_kind_of_part_is_stored_by_a_subject() -> None:
     found = {part for name in SUBJECTS for part in untroubled(name).parts}
-    assert wanted <= found
-    assert found - wanted == {("rows", "rows")}
+    assert every_kind_of_part() <= found
+    assert found - every_kind_of_part() == {("rows", "rows")}
+
+
+@pytest.mark.more
+def test_every_kind_of_part_is_stored_in_every_input_of_the_state_machine() -> None:
+    for input in INPUTS:
+        found = {part for name in SUBJECTS for part in untroubled(name, input).parts}
+        assert every_kind_of_part() <= found, input
 
 
 @pytest.mark.more
