@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.aggregates import max as max
     from watersmeet.spark.aggregates import min as min
     from watersmeet.spark.aggregates import sum as sum
-    from watersmeet.spark.checkpoints.bootstrap import bootstrap
+    from watersmeet.spark.bootstrap import bootstrap
     from watersmeet.spark.checkpoints.evolve_state import evolve_state
     from watersmeet.spark.checkpoints.rescale import rescale_state
     from watersmeet.spark.checkpoints.state_reader import State, read_state
@@ -128,7 +128,7 @@ _MODULES = {
     "session": "session",
     "State": "checkpoints.state_reader",
     "read_state": "checkpoints.state_reader",
-    "bootstrap": "checkpoints.bootstrap",
+    "bootstrap": "bootstrap",
     "evolve_state": "checkpoints.evolve_state",
     "rescale_state": "checkpoints.rescale",
     "sql": "sql",
