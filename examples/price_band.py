@@ -14,7 +14,6 @@ that of a batch query in DuckDB.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 import watersmeet as wm
+from watersmeet import testing
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 BATCH = 10  # seconds
 OPEN = 10  # seconds that an offer or a request is open
@@ -63,31 +62,27 @@ class Market:
         offers = offers.append_column("level", pa.nulls(count, pa.float64()))
         return requests, pa.concat_tables([offers, closing.cast(offers.schema)]).sort_by("offered_at")
 
-    def write(self, folder: Path) -> None:
-        for name in ("requests", "offers"):
-            (folder / name).mkdir(parents=True)
+    def feeds(self, spark: SparkSession, folder: Path) -> tuple[testing.Feed, testing.Feed]:
+        """Both streams as files, one for each batch."""
+        requests, offers = (
+            testing.Feed(spark, folder / "requests", REQUESTS),
+            testing.Feed(spark, folder / "offers", OFFERS),
+        )
         for n in range(self.seconds // BATCH):
-            for name, table in zip(("requests", "offers"), self.batch(n), strict=True):
-                path = folder / name / f"{n:04d}.parquet"
-                pq.write_table(table, path)
-                os.utime(path, (n, n))  # files are read in this order
+            for feed, table in zip((requests, offers), self.batch(n), strict=True):
+                feed.add(table)
+        return requests, offers
 
 
 def _times(seconds: Any) -> pa.Array:
     return pa.array((seconds * 1e6).astype(np.int64), pa.timestamp("us", "UTC"))
 
 
-def joined(spark: SparkSession, folder: Path) -> wm.Joined:
-    """The join of the files in a folder, one file of each stream a batch."""
-    reader = spark.readStream.option("maxFilesPerTrigger", 1)
-    requests = wm.stream(
-        reader.schema(REQUESTS).parquet(str(folder / "requests")),
-        time="asked_at",
-        window=f"{OPEN} seconds",
-        name="requests",
-    )
+def joined(request_df: DataFrame, offer_df: DataFrame) -> wm.Joined:
+    """Requests with the offers near them."""
+    requests = wm.stream(request_df, time="asked_at", window=f"{OPEN} seconds", name="requests")
     offers = wm.stream(
-        reader.schema(OFFERS).parquet(str(folder / "offers")),
+        offer_df,
         time="offered_at",
         window=f"{OPEN} seconds",
         name="offers",
@@ -108,21 +103,14 @@ def batch_answer(folder: Path) -> list[tuple[int, int | None]]:
 
 def show(spark: SparkSession, market: Market, console: Console) -> tuple[set[Any], set[Any]]:
     """Run the join, print its state by batch; its results, and those that DuckDB finds."""
-    found: set[Any] = set()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        market.write(folder)
+        requests, offers = market.feeds(spark, folder)
         whole = set(batch_answer(folder))
-        query = (
-            joined(spark, folder)
-            .df.writeStream.foreachBatch(lambda df, _: found.update((r.request, r.offer) for r in df.collect()))
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        output = testing.run(joined(requests.stream(), offers.stream()).df, folder / "checkpoint")
+    found: set[Any] = {(row["request"], row["offer"]) for row in output.table.to_pylist()}
     table = Table("seconds", "rows", "results", "rows in state", "purged", "expired", title="state by batch")
-    for n, counters in enumerate(c for p in query.recentProgress if (c := wm.counters(p))):
+    for n, counters in enumerate(output.metrics):
         names = ("rows_in", "results", "stored", "purged", "expired")
         table.add_row(str((n + 1) * BATCH), *(str(counters[name]) for name in names))
     console.print(table)

@@ -16,14 +16,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import watersmeet as wm
+from watersmeet import testing
 
 
 def main() -> list[int]:
     """Run the example; returns the unpaid orders."""
     spark = wm.session(shards=2)
     now = datetime.now(UTC)
-    orders = spark.createDataFrame([(n, now - timedelta(seconds=n)) for n in range(4)], "id long, ordered_at timestamp")
-    payments = spark.createDataFrame([(n, now) for n in (1, 3)], "id long, paid_at timestamp")
+    ordered = [(n, now - timedelta(seconds=n)) for n in range(4)]
+    paid = [(n, now) for n in (1, 3)]
     unpaid: list[int] = []
     complete = threading.Event()
 
@@ -36,12 +37,11 @@ def main() -> list[int]:
             complete.set()
 
     with tempfile.TemporaryDirectory() as folder:
-        for name, rows in (("orders", orders), ("payments", payments)):
-            rows.coalesce(1).write.parquet(f"{folder}/{name}")
+        orders = testing.feed(spark, "id long, ordered_at timestamp", [ordered], f"{folder}/orders")
+        payments = testing.feed(spark, "id long, paid_at timestamp", [paid], f"{folder}/payments")
 
-        def live(name: str, rows: DataFrame, time: str) -> wm.Stream:
-            df = spark.readStream.schema(rows.schema).parquet(f"{folder}/{name}")
-            return wm.stream(df, time=time, window="3 seconds", idle_clock="2 seconds", name=name)
+        def live(name: str, feed: testing.Feed, time: str) -> wm.Stream:
+            return wm.stream(feed.stream(), time=time, window="3 seconds", idle_clock="2 seconds", name=name)
 
         joined = wm.join(
             live("orders", orders, "ordered_at"), live("payments", payments, "paid_at"), on="id", how="left"

@@ -6,13 +6,13 @@ seconds behind, trades up to two. Each trade is to be compared with the last quo
     wm.join_asof(trades, quotes, on="symbol", tolerance="1 minute")
 
 A trade comes out as soon as the quotes have passed it. Of the quotes one per symbol stays, and those newer than the
-trades. The result is compared with that of DuckDB's ASOF JOIN over all rows.
+trades. `watersmeet.testing.check` runs it with a restart after every batch and compares it with the same call on all
+rows at once; the result is compared with that of DuckDB's ASOF JOIN, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import watersmeet as wm
+from watersmeet import testing
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SYMBOLS = 50
 SECOND = 1_000_000
@@ -34,6 +34,10 @@ BATCH = 30  # seconds
 #: Rows a second, and seconds that a row may travel, of each stream.
 STREAMS = {"quotes": (40, 5.0), "trades": (10, 2.0)}
 TOLERANCE = 60  # seconds
+SCHEMAS = {
+    "quotes": "symbol string, quoted_at timestamp, bid double, ask double",
+    "trades": "symbol string, traded_at timestamp, trade long",
+}
 
 
 @dataclass(frozen=True)
@@ -63,19 +67,16 @@ class Market:
         return [rows.slice(a, b - a) for a, b in zip(edges, [*edges[1:], count], strict=True)]
 
 
-def write(market: Market, folder: Path) -> None:
-    for stream in STREAMS:
-        (folder / stream).mkdir(parents=True)
-        for n, table in enumerate(market.batches(stream)):
-            path = folder / stream / f"{n:04d}.parquet"
-            pq.write_table(table, path)
-            os.utime(path, (n + 1, n + 1))  # files are read in this order
+def feeds(spark: SparkSession, market: Market, folder: Path) -> dict[str, testing.Feed]:
+    """Both streams as files, one for each batch."""
+    made = {stream: testing.Feed(spark, folder / stream, schema) for stream, schema in SCHEMAS.items()}
+    for stream, feed in made.items():
+        for table in market.batches(stream):
+            feed.add(table)
+    return made
 
 
-def joined(spark: SparkSession, folder: Path) -> wm.Joined:
-    read = spark.readStream.option("maxFilesPerTrigger", 1)
-    trade_df = read.schema("symbol string, traded_at timestamp, trade long").parquet(f"{folder}/trades")
-    quote_df = read.schema("symbol string, quoted_at timestamp, bid double, ask double").parquet(f"{folder}/quotes")
+def priced(trade_df: DataFrame, quote_df: DataFrame) -> wm.Joined:
     trades = wm.stream(trade_df, time="traded_at", delay="2 seconds", name="trades")
     quotes = wm.stream(quote_df, time="quoted_at", delay="5 seconds", name="quotes")
     return wm.join_asof(trades, quotes, on="symbol", tolerance=f"{TOLERANCE} seconds")
@@ -92,21 +93,14 @@ def found_by_duckdb(folder: Path) -> dict[int, float | None]:
     return dict(rows)
 
 
-def show(spark: SparkSession, market: Market) -> tuple[dict[int, float | None], dict[int, float | None], list[int]]:
-    """Bids of trades by the join and by DuckDB, and the tuples stored after each batch."""
+def show(spark: SparkSession, market: Market) -> tuple[dict[int, float | None], dict[int, float | None], int]:
+    """Bids of trades by the join and by DuckDB, and how many rows are in the state at the end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(market, folder)
-        found: dict[int, float | None] = {}
-
-        def take(batch: Any, _: int) -> None:
-            found.update((row["trade"], row["bid"]) for row in batch.toArrow().to_pylist())
-
-        writer = joined(spark, folder).df.writeStream.foreachBatch(take).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
-        query.awaitTermination()
-        stored = [wm.counters(progress)["stored"] for progress in query.recentProgress if wm.counters(progress)]
-        return found, found_by_duckdb(folder), stored
+        streams = feeds(spark, market, folder)
+        checked = testing.check(priced, streams["trades"], streams["quotes"])
+        found = {row["trade"]: row["bid"] for row in checked.results}
+        return found, found_by_duckdb(folder), sum(map(len, checked.state.values()))
 
 
 def main() -> None:
@@ -119,7 +113,9 @@ def main() -> None:
     same = sum(found[trade] == whole[trade] for trade in found)
     priced = sum(bid is not None for bid in found.values())
     print(f"{len(found):,} of {len(whole):,} trades are final, {priced:,} have a quote; {same:,} as by DuckDB")
-    print(f"rows in: {given.seconds * sum(rate for rate, _ in STREAMS.values()):,}; stored at most: {max(stored):,}")
+    print(
+        f"rows in: {given.seconds * sum(rate for rate, _ in STREAMS.values()):,}; in the state at the end: {stored:,}"
+    )
     spark.stop()
 
 
