@@ -90,7 +90,7 @@ def pairs(apart: int) -> list[tuple[str, str]]:
 
 
 def check(pair: tuple[str, str], *, examples: int, steps: int, seed: int = 1) -> None:
-    """So many examples of runs of two subjects: the same for the same seed. A failure is told as it was found."""
+    """So many examples of runs of two subjects: the same for the same seed. A failure is shown as it was found."""
     machine = type("Pair", (SubjectProtocol,), {"subjects": pair})
     drawn = hypothesis.seed(zlib.crc32(f"{pair} {seed}".encode()))(machine)
     how = settings(
