@@ -94,7 +94,10 @@ def collected(df: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in df.collect()]
 
 
-@pytest.mark.parametrize("define", [window_join, full_join, punctuated, groups, chain, as_of_join, in_sql])
+MORE = [pytest.param(define, marks=pytest.mark.more) for define in (window_join, as_of_join, in_sql)]
+
+
+@pytest.mark.parametrize("define", [full_join, punctuated, groups, chain, *MORE])
 def test_seed_and_live_together_are_the_join_over_both(
     spark: SparkSession, tmp_path: Path, define: Callable[[Make], Any]
 ) -> None:
