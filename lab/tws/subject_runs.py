@@ -25,7 +25,7 @@ from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.state.durable.log import Header
 
 #: What a subject may be given.
-INPUTS = tuple(Input(seed, 8) for seed in range(4))
+INPUTS = tuple(Input(seed, 8, 4 + 3 * (seed % 3)) for seed in range(6))
 
 
 class SubjectRun(Run):

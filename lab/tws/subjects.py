@@ -47,10 +47,11 @@ IDS = shard_ids(2, 2)
 
 @dataclass(frozen=True)
 class Input:
-    """Which input a subject gets: one of many, and of how many batches."""
+    """Which input a subject gets: one of many, of how many batches, with how many tuples of a stream in each."""
 
     seed: int = 0
     batches: int = 3
+    tuples: int = 4
 
 
 #: Packs a batch, by its number, into blobs: in other source partitions and orders for every `Random`.
@@ -93,7 +94,7 @@ def arrivals(streams: int, input: Input, *, punctuated: bool = True) -> tuple[tu
         batch = []
         for _ in range(streams):
             tuples = []
-            for _ in range(4):
+            for _ in range(input.tuples):
                 at = max(0, 4 * n + chance.randint(-5, 3))
                 tuples.append(Tuple(at, (chance.choice([0, 1, 2, 3, None]),), number))
                 number += 1
