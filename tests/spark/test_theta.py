@@ -90,7 +90,7 @@ def test_the_same_results_over_restarts_and_late_rows_once(spark: SparkSession, 
     assert "StateMismatchError" in failure(lambda: run(other.tagged, bands.checkpoint))
 
 
-@pytest.mark.parametrize("how", ["inner", "anti"])
+@pytest.mark.parametrize("how", ["inner", "semi", "anti"])
 def test_static_streams_and_sql_give_the_same(spark: SparkSession, tmp_path: Path, how: str) -> None:
     bands = Bands(spark, tmp_path)
     a, b = bands.static()
@@ -103,6 +103,19 @@ def test_static_streams_and_sql_give_the_same(spark: SparkSession, tmp_path: Pat
         assert Counter(map(tuple, wm.sql(query, a=a, b=b).df.collect())) == bands.answer(how)
         groups = joined.group_by(wm.bucket("a_ts", "10 seconds")).agg(n=wm.count())
         assert sum(row["n"] for row in groups.df.collect()) == bands.answer(how).total()
+    else:
+        query = f"SELECT a.a FROM a LEFT {how.upper()} JOIN b ON abs(a.x - b.y) <= 2"
+        assert Counter(map(tuple, wm.sql(query, a=a, b=b).df.collect())) == bands.answer(how)
+
+
+def test_a_semi_join_over_restarts_gives_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    bands = Bands(spark, tmp_path)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for n in range(3):
+        bands.add(n)
+        rows = run(wm.join(*bands.streams(), where=WHERE, how="semi").tagged, bands.checkpoint).table.to_pylist()
+        found += Counter((r["a"],) for r in rows if r["kind"] == "result")
+    assert found == bands.answer("semi"), "a row comes out at its first match, and is not kept"
 
 
 def test_three_streams_without_equality(spark: SparkSession, tmp_path: Path) -> None:
