@@ -82,8 +82,9 @@ def main() -> None:
     sink = Sink(given.folder / "batches.jsonl", dies=given.kill)
     made = query(given.kind, *feeds(spark, given.folder))
     running = wm.write(made, checkpoint=given.folder / "checkpoint", results=sink, trigger="0 seconds")
-    while running.isActive and not sink.enough.wait(1):
-        pass
+    while not sink.enough.wait(1):
+        if not running.isActive:
+            running.awaitTermination()  # raises what ended it
     running.stop()
     spark.stop()
 
