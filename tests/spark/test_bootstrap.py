@@ -16,6 +16,7 @@ import watersmeet as wm
 from lab.spark.feeds import Feed, partitions
 from lab.spark.three_streams import DDL, Three, at
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError
+from watersmeet.spark.bootstrap import _before, _micros
 
 pytestmark = pytest.mark.spark
 
@@ -224,13 +225,27 @@ def test_punctuations_apart_a_measured_delay_and_sources_without_rows(spark: Spa
     assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], "nothing is left behind"
 
 
+@pytest.mark.parametrize(("kind", "moment"), [("timestamp", at(15)), ("timestamp_ntz", datetime(2026, 1, 1, 0, 0, 15))])
+def test_rows_before_a_moment_of_either_type(spark: SparkSession, kind: str, moment: datetime) -> None:
+    texts = ["2026-01-01 00:00:14.999999", "2026-01-01 00:00:15", None]
+    df = spark.createDataFrame([(text,) for text in texts], "at string").select(F.col("at").cast(kind))
+    until = _micros(spark, moment, df.schema["at"].dataType)
+    assert until == _micros(spark, "2026-01-01 00:00:15", df.schema["at"].dataType)
+    kept = _before(df, "at", until).select(F.col("at").cast("string")).collect()
+    assert [row["at"] for row in kept] == [texts[0], None]
+    other = datetime(2026, 1, 1) if kind == "timestamp" else CUT
+    has = "has no time zone (2026-01-01T00:00:00)" if kind == "timestamp" else f"has a time zone ({CUT.isoformat()})"
+    text = refused(QueryError, lambda: _micros(spark, other, df.schema["at"].dataType))
+    assert text.startswith(f"`as_of` {has}, and event times are {kind}.")
+
+
 def refused(kind: type[Exception], call: Callable[[], Any]) -> str:
     with pytest.raises(kind) as wrong:
         call()
     return str(wrong.value)
 
 
-def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
+def test_refusals(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     three = Three(spark, tmp_path)
     tables: dict[str, Any] = {n: three.feeds[n].static() for n in "ab"}
     joined, place = three.window_join(), tmp_path / "checkpoint"
@@ -263,9 +278,6 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
     assert text(as_of={"a": CUT}).startswith("`as_of` has no event time for stream `b`.")
     assert text(as_of="tomorrow-ish").startswith("`as_of` is 'tomorrow-ish'; it is an event time.")
     assert text(as_of=5).startswith("`as_of` is an int; it is an event time.")
-    assert text(as_of=datetime(2026, 1, 1)).startswith(
-        "`as_of` has no time zone (2026-01-01T00:00:00), and event times are timestamp."
-    )
     assert text(emit="some") == '`emit` is \'some\'; results of the seed among itself come ("all") or not ("none").'
     static = wm.join(*(three.stream(n, window="5 seconds", static=True) for n in "ab"), on="k")
     assert text(joined=static).startswith(
@@ -289,6 +301,9 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
     assert text(joined=twice).startswith("two streams are called `a`; `tables` could not tell them apart.")
     with partitions(spark, 3):
         assert text(kind=StateMismatchError).startswith("the join over the tables is another one than that over the st")
+    with monkeypatch.context() as patched:
+        patched.setattr(spark, "_jvm", None)
+        assert text().startswith("`bootstrap` is called over Spark Connect: a client has no JVM that tells the sources")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     assert text(checkpoint=tmp_path / "full").startswith(f"`checkpoint` {tmp_path / 'full'} is there already, and not ")
