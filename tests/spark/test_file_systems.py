@@ -57,9 +57,18 @@ def test_a_life_on_hdfs(spark: SparkSession, hdfs: str, tmp_path: Path) -> None:
     wm.rescale_state(spark, f"{place}/c3", tmp_path / "here", shards=1)  # from there to this machine, and back
     wm.rescale_state(spark, tmp_path / "here", f"{place}/again", shards=2)
     batch(2, f"{place}/again", 2)
+    evolved = wm.evolve_state(f"{place}/again", f"{place}/evolved", three.window_join(algorithm="pwjoin"))
+    assert evolved.changes == ("algorithm hash → pwjoin",)
+    assert evolved.state.checkpoint == f"{place}/evolved"
     home = reached(spark, place)
     assert home is not None
-    assert sorted(entry.name for entry in home.iterdir()) == ["again", "c", "c3", "results"], "nothing is left behind"
+    assert sorted(entry.name for entry in home.iterdir()) == [
+        "again",
+        "c",
+        "c3",
+        "evolved",
+        "results",
+    ], "nothing is left behind"
     with pytest.raises(QueryError, match=rf"`new` {place}/c3 is there already, and not empty"):
         wm.rescale_state(spark, f"{place}/c", f"{place}/c3", shards=3)
 
