@@ -3,7 +3,7 @@
 A batch is a folder `batch=<number>`, which a further attempt at the batch replaces. Another query has batches with the
 same numbers: it would replace some and leave others. So the folder holds the id of its query (the one in the
 checkpoint's `metadata`) in a file of `_watersmeet`, a name that Spark leaves out when it reads the folder. All of it is
-read and written by Spark, wherever the folder is.
+read and written through Spark's file system, wherever the folder is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.errors import QueryError, StateCorruptError
+from watersmeet.spark.checkpoints.file_system import FilePath, reached
 from watersmeet.spark.planning.arguments import kind_of
 
 MARK = "_watersmeet"
@@ -38,14 +39,14 @@ class Folder:
 
     def check(self, spark: SparkSession, query: str | None) -> bool:
         """Refuse a folder of another query, or with batches of an unknown one; True if it belongs to `query`."""
-        writers = {row[0] for row in read_text(spark, f"{literal(self.path)}/{MARK}/part-*") or ()}
+        writers, batches = _contents(spark, self.path)
         if writers - {query}:
             raise QueryError(
                 f"`{self.argument}` {self.path} holds the batches of another query ({', '.join(sorted(writers))}); "
                 "this one has batches of the same numbers, which would replace some of them and leave others.",
                 hint="give a folder that is not there yet, or start with the checkpoint of the query that wrote it.",
             )
-        if not writers and _has(spark, f"{literal(self.path)}/batch=*"):
+        if not writers and batches:
             raise QueryError(
                 f"`{self.argument}` {self.path} holds batches, and no {MARK} that says which query wrote them; "
                 "batches of the same numbers would replace some of them and leave others.",
@@ -96,6 +97,9 @@ def refuse_shared(folders: Mapping[str, str]) -> None:
 
 def query_id(spark: SparkSession, checkpoint: str) -> str | None:
     """The id of the query that a checkpoint is for; None if there is none yet."""
+    folder = _driver_path(spark, checkpoint)
+    if folder is not None and not (folder / "metadata").exists():
+        return None
     rows = read_text(spark, f"{literal(checkpoint)}/metadata")
     if not rows:
         return None
@@ -106,6 +110,26 @@ def query_id(spark: SparkSession, checkpoint: str) -> str | None:
             f"`checkpoint` {checkpoint} is no checkpoint of a query: its `metadata` has no id.",
             hint="restore the checkpoint from a copy, or give another folder.",
         ) from error
+
+
+def _contents(spark: SparkSession, path: str) -> tuple[set[str], bool]:
+    """The queries that a folder is marked with, and whether it has batches.
+
+    Spark warns of paths that do not exist, so files are listed where they can be; a client of Spark Connect cannot.
+    """
+    folder = _driver_path(spark, path)
+    if folder is None:
+        writers = {row[0] for row in read_text(spark, f"{literal(path)}/{MARK}/part-*") or ()}
+        return writers, _has(spark, f"{literal(path)}/batch=*")
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    marks = [file for entry in entries if entry.name == MARK for file in entry.iterdir()]
+    texts = [file.read_text() for file in marks if file.name.startswith("part-")]
+    return {line for text in texts for line in text.splitlines()}, any(e.name.startswith("batch=") for e in entries)
+
+
+def _driver_path(spark: SparkSession, path: str) -> FilePath | None:
+    """The path as the driver reaches it; None for a client of Spark Connect, whose files are others."""
+    return None if getattr(spark, "_jvm", None) is None else reached(spark, path)
 
 
 def read_text(spark: SparkSession, path: str) -> list[Any] | None:
