@@ -94,7 +94,8 @@ class Partial:
     def at(self, kept: Bools) -> Partial:
         """Some of them."""
         slots = {j: some[kept] for j, some in self.slots.items()}
-        return Partial(self.rows[kept], slots, self.newest[kept], self.least[kept])
+        newest, least = (of[kept] if of.size else of for of in (self.newest, self.least))
+        return Partial(self.rows[kept], slots, newest, least)
 
 
 class IndexProbes:
@@ -165,10 +166,11 @@ class IndexProbes:
         """Level by level, depth first: never more than a chunk at each level. `origin` has the new rows."""
         j, *rest = others
         for found in self._extend(join, begun, j, nodes[j], last=not rest):
+            kept = self._pruned(join, origin, found)
             if rest:
-                yield from self._combinations(join, origin, self._pruned(join, origin, found), rest, nodes)
+                yield from self._combinations(join, origin, kept, rest, nodes)
             else:
-                yield found
+                yield kept
 
     def _pruned(self, join: RunningMultiway, origin: tuple[int, Int64s], found: Partial) -> Partial:
         """The combinations that may become results (here: all)."""

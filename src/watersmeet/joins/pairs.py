@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.joins.base import RunningJoin
-from watersmeet.model.predicates import Predicate
+from watersmeet.model.predicates import Kept, Predicate
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.segments import of_any_length, pieces, widths
@@ -42,18 +42,19 @@ def holds(join: Join, i: int, rows: Rows, numbers: Int32s, positions: Int32s) ->
 
 
 def _true_of(join: Join, where: Predicate, i: int, rows: Rows, numbers: Int32s, positions: Int32s) -> Bools:
-    other, names = join.query.streams[1 - i], join.query.called(i)
-    mine = [c for c in where.columns if c in names]
-    theirs = [c for c in where.columns if c not in names]
-    taken = join.arrivals[i].rows.select([names[c] for c in mine]).take(pa.array(rows))
-    columns = list(taken.columns)
-    if theirs:
-        assert set(theirs) <= set(other.payload), "a column of the pair is a key or stands in one stream"
-        stored = join.streams[1 - i].segments.take(numbers, positions, theirs)
-        columns += [c.combine_chunks() for c in stored.columns]
-    # a column that counts the pairs: the predicate may name none
-    pairs = pa.record_batch([*columns, pa.array(rows)], names=[*mine, *theirs, "watersmeet row"])
-    return where.holds(pairs)
+    names = join.query.called(i)
+    assert set(where.columns) <= {*names, *join.query.streams[1 - i].payload}, "a column of the pair is a key or single"
+
+    def take(columns: Sequence[str], kept: Kept) -> list[pa.Array]:
+        mine, theirs = ([c for c in columns if (c in names) is own] for own in (True, False))
+        new = join.arrivals[i].rows.select([names[c] for c in mine])
+        out = dict(zip(mine, new.take(pa.array(rows[kept])).columns, strict=True)) if mine else {}
+        if theirs:
+            stored = join.streams[1 - i].segments.take(numbers[kept], positions[kept], theirs)
+            out |= zip(theirs, (c.combine_chunks() for c in stored.columns), strict=True)
+        return [out[c] for c in columns]
+
+    return where.holds_among(rows.size, take)
 
 
 def fitting(join: Join, i: int, rows: Rows, numbers: Int32s, positions: Int32s) -> Iterator[pa.Table]:

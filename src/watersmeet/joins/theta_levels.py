@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from watersmeet.errors import QueryError
 from watersmeet.joins.general_lazy import IndexProbes, Partial
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.model.linear_bounds import bounds_of, columns_in, conjuncts
-from watersmeet.model.predicates import Both, Node, Predicate
+from watersmeet.model.predicates import Both, Kept, Node, Predicate
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.keys import Int64s
 
@@ -42,22 +43,27 @@ class Levels(IndexProbes):
         return tuple(order)
 
     def _pruned(self, join: RunningMultiway, origin: tuple[int, Int64s], found: Partial) -> Partial:
-        i, which = origin
-        bound = {i, *found.slots}
-        some = [node for node in self.conditions if self._streams(node) <= bound]
+        *before, last = found.slots
+        ties = [(node, self._streams(node)) for node in self.conditions]
+        some = [node for node, tie in ties if tie <= {origin[0], *found.slots} and (last in tie or not before)]
         if not some or not found.rows.size:
             return found
-        whole = reduce(lambda a, b: Both(a, b, decided=False), some)
-        columns = sorted(columns_in(whole))
-        values: list[pa.Array] = [pa.array(found.rows)]
-        for column in columns:
-            j = self.owner[column]
-            if j == i:
-                values.append(join.arrivals[i].rows.column(column).take(pa.array(which[found.rows])))
-            else:
-                values.append(join.own[j].take(found.slots[j], [column]).column(0).combine_chunks())
-        rows = pa.record_batch(values, names=["watersmeet row", *columns])
+
+        def take(columns: Sequence[str], kept: Kept) -> list[pa.Array]:
+            return [self._column(join, origin, found, column, kept) for column in columns]
+
+        whole = Predicate("", reduce(lambda a, b: Both(a, b, decided=False), some), ())
         try:
-            return found.at(Predicate("", whole, tuple(columns)).holds(rows))
+            return found.at(whole.holds_among(found.rows.size, take))
         except QueryError:  # an error of rows that another condition would exclude: decided with all streams
             return found
+
+    def _column(
+        self, join: RunningMultiway, origin: tuple[int, Int64s], found: Partial, column: str, kept: Kept
+    ) -> pa.Array:
+        """The values of a column in the combinations at the positions `kept`."""
+        i, which = origin
+        j = self.owner[column]
+        if j == i:
+            return join.arrivals[i].rows.column(column).take(pa.array(which[found.rows[kept]]))
+        return join.own[j].take(found.slots[j][kept], [column]).column(0).combine_chunks()

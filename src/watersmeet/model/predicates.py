@@ -4,12 +4,15 @@ A pair of tuples fits if the predicate is true; false and NULL do not fit. Seman
 overflow or a division by zero is an error, NaN equals NaN and is larger than every number, and the right side of AND
 and OR is looked at only where the left one leaves the question open. Times are instants: unlike Spark, which counts
 days in the session's time zone, a day is 24 hours.
+
+Conditions that AND connects are evaluated in an order of their own (`in_order`), each for the pairs that fulfil those
+before it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -31,6 +34,9 @@ DURATION = pa.duration("us")
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 #: Decimal digits of a column of integers, in Spark.
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+#: Positions of pairs, and what gives columns of the pairs at some positions.
+Kept = slice | npt.NDArray[np.int64]
+Take = Callable[[Sequence[str], Kept], Sequence[pa.Array]]
 
 
 class Node(ABC):
@@ -61,14 +67,34 @@ class Predicate:
 
     def holds(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """For which of these pairs it is true."""
+
+        def take(columns: Sequence[str], kept: Kept) -> list[pa.Array]:
+            some = [rows.column(c) for c in columns]
+            return some if isinstance(kept, slice) else [column.take(pa.array(kept)) for column in some]
+
+        return self.holds_among(rows.num_rows, take)
+
+    def holds_among(self, pairs: int, take: Take) -> npt.NDArray[np.bool_]:
+        """For which of so many pairs it is true; columns are taken for the pairs that a condition is evaluated for."""
+        kept: Kept = slice(None)
+        left = pairs
         try:
-            true = pc.fill_null(self.root.evaluate(rows), False)
+            for condition in in_order(_conjuncts(self.root)):
+                if not left:
+                    break
+                columns = list(dict.fromkeys(_names(condition)))
+                values = take(columns, kept) or [pa.nulls(left)]  # they count the pairs: the condition may name none
+                rows = pa.record_batch(values, names=columns or ["watersmeet pair"])
+                true = pc.fill_null(condition.evaluate(rows), False).to_numpy(zero_copy_only=False)
+                kept = np.flatnonzero(true) if isinstance(kept, slice) else kept[true]
+                left = kept.size
         except (pa.ArrowInvalid, ZeroDivisionError) as error:
             raise QueryError(
                 f"`where` ({self.text}) has no value for a pair of rows: {error}.",
                 hint="rule such rows out first (… <> 0 AND …), or cast to a wider type before the join.",
             ) from error
-        out: npt.NDArray[np.bool_] = true.to_numpy(zero_copy_only=False)
+        out = np.zeros(pairs, np.bool_)
+        out[kept] = True  # without pairs there is none to set
         return out
 
 
@@ -205,8 +231,12 @@ def _names(node: Node) -> list[str]:
     """Names of the columns in an expression."""
     if isinstance(node, Column):
         return [node.name]
-    parts = (getattr(node, part) for part in ("operand", "left", "right") if hasattr(node, part))
-    return [name for part in parts for name in _names(part)]
+    return [name for part in _parts(node) for name in _names(part)]
+
+
+def _parts(node: Node) -> list[Node]:
+    """The expressions that an expression is made of."""
+    return [getattr(node, part) for part in ("operand", "left", "right") if hasattr(node, part)]
 
 
 def _ordered(values: pa.Array) -> pa.Array:
@@ -216,6 +246,86 @@ def _ordered(values: pa.Array) -> pa.Array:
     words = floats.view(np.int64)
     ranks = np.where(words >= 0, words, words ^ np.iinfo(np.int64).max)
     return pa.array(ranks, mask=~np.asarray(values.is_valid()))
+
+
+# ------------------------------------------------------------ the order of conditions
+
+#: Shares of pairs for which a comparison is taken to be true.
+_SHARES = {"=": 0.1, "<>": 0.9}
+_SHARE = 1 / 3
+
+
+def in_order(conditions: Sequence[Node]) -> list[Node]:
+    """Conditions connected by AND in the order in which they are evaluated: most pairs excluded per nanosecond first.
+
+    One that may raise an error stays behind all that are written before it: it is never evaluated for a pair that these
+    exclude. Costs are measured, shares of true pairs assumed, so that the order depends on the text alone, and with it
+    which pair is an error.
+
+    References: Selinger and others, Access path selection in a relational database management system (1979), for the
+    shares; Hellerstein and Stonebraker, Predicate migration (1993), for the rank.
+    """
+    rank = {n: (share_of(c) - 1) / cost_of(c) for n, c in enumerate(conditions)}
+    raising = [n for n in rank if may_raise(conditions[n])]
+    out: list[int] = []
+    while rank:
+        least = min(rank)
+        best = min((n for n in rank if n == least or n not in raising), key=lambda n: (rank[n], n))
+        out.append(best)
+        del rank[best]
+    return [conditions[n] for n in out]
+
+
+def share_of(node: Node) -> float:
+    """The share of pairs for which a condition is taken to be true."""
+    match node:
+        case Comparison(operator):
+            return _SHARES.get(operator, _SHARE)
+        case Not(operand):
+            return 1 - share_of(operand)
+        case Both(left, right, decided):
+            a, b = share_of(left), share_of(right)
+            return a + b - a * b if decided else a * b
+        case IsNull():
+            return 0.1
+    return 0.5
+
+
+def cost_of(node: Node) -> float:
+    """Nanoseconds per pair of an expression, roughly; taking the values of its columns included."""
+    parts = sum(map(cost_of, _parts(node)))
+    match node:
+        case Column(_, kind):
+            return 2 if _fixed(kind) else 15
+        case Comparison(_, left):
+            return parts + (35 if pt.is_floating(left.kind) else 1 if _fixed(left.kind) else 3)
+        case Arithmetic(operator, _, _, kind):
+            return parts + {"/": 5, "%": 10}.get(operator, 8 if pt.is_decimal(kind) else 2)
+        case Both():
+            return parts + 10
+    return parts + 2
+
+
+def may_raise(node: Node) -> bool:
+    """Whether an expression may be an error: whole numbers and decimals overflow, a divisor may be zero."""
+    match node:
+        case Arithmetic("/" | "%", left, Literal(value)) if value:
+            return may_raise(left)
+        case Arithmetic("/" | "%"):
+            return True
+        case Arithmetic() | Negative() | Absolute() if not pt.is_floating(node.kind):
+            return True
+        case Cast(operand, kind) if not (pt.is_floating(kind) or pt.is_null(operand.kind) or _widens(operand, kind)):
+            return True
+    return any(map(may_raise, _parts(node)))
+
+
+def _widens(node: Node, kind: pa.DataType) -> bool:
+    return node.kind in _INTEGERS and kind in _INTEGERS and _INTEGERS.index(node.kind) <= _INTEGERS.index(kind)
+
+
+def _fixed(kind: pa.DataType) -> bool:
+    return bool(pt.is_primitive(kind) or pt.is_boolean(kind) or pt.is_decimal(kind) or pt.is_null(kind))
 
 
 # ------------------------------------------------------------ making expressions, typed as Spark types them
