@@ -55,7 +55,7 @@ class Condition:
             return False
         return self.holds(x, u, a.row, y, v, b.row)
 
-    def partners_of(self, i: int, t: Tuple) -> list[int] | None:
+    def partners_of(self, i: int, j: int, t: Tuple) -> list[int] | None:
         may = self.partners[i]
         if may is None:
             return None

@@ -292,7 +292,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(WindowError, match='a join without equality counts rows if it is inner, and this one is "left"'):
         plan(replace(counted, how="left").query(), "theta")
     with pytest.raises(
-        QueryError, match="stream `a` closes values of `x`; a join without equality uses that of two streams"
+        QueryError, match="stream `a` closes values of `x`, and `a` has a window of rows; a row that waits to be"
     ):
         plan(counted.query(), "theta")
     with pytest.raises(WindowError, match="counts rows per key, and the join has no key"):

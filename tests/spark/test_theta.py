@@ -136,6 +136,28 @@ def test_three_streams_without_equality(spark: SparkSession, tmp_path: Path) -> 
     assert Counter(map(tuple, joined.df.select("a", "b", "c").collect())) == wanted
 
 
+def test_three_streams_purge_what_the_two_others_have_closed(spark: SparkSession, tmp_path: Path) -> None:
+    """Numbers ascend with the batches: rows of earlier ones have no partner to come."""
+    names = {"a": "x", "b": "y", "c": "z"}
+    feeds = {n: Feed(spark, tmp_path / n, f"{n}_ts timestamp, {c} bigint") for n, c in names.items()}
+    results = 0
+    for batch in range(3):
+        for n, feed in feeds.items():
+            stamps = pa.array([SECOND * (1 + 10 * batch)] * 10).cast(pa.timestamp("us", "UTC"))
+            feed.add(pa.table({f"{n}_ts": stamps, names[n]: range(10 * batch, 10 * batch + 10)}))
+        streams = [
+            wm.stream(feed.stream(), time=f"{n}_ts", window="1 hour", name=n, punctuation=wm.ordered(names[n]))
+            for n, feed in feeds.items()
+        ]
+        joined = wm.join(*streams, where="abs(x - y) <= 1 AND abs(y - z) <= 1")
+        output = run(joined.df, tmp_path / "checkpoint")
+        results += output.table.num_rows
+        assert output.metrics[-1]["stored"] == 3 + 2 + 3, "the last ones, which rows to come may be near"
+    assert results == 28 * 3 * 3 + 2 * 2 * 2
+    retention = joined.explain().to_dict()["streams"][0]["retention"]
+    assert "or until b and c have closed every y and z that it could match" in retention
+
+
 def test_the_explanation_names_indexes_and_copies(spark: SparkSession, tmp_path: Path) -> None:
     bands = Bands(spark, tmp_path)
     text = str(wm.join(*bands.streams(), where=WHERE).explain(verbose=True))
@@ -163,6 +185,14 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         wm.join(a, b, third, where="x < y AND z > 5")
     with pytest.raises(WindowError, match="stream `a` has no window"):
         wm.join(wm.stream(a.df, time="a_ts", name="a"), b, where="x < y")
+    closing = wm.stream(b.df, time="b_ts", window="1 second", name="b", punctuation=wm.when("y > 3", low="y", on="y"))
+    endless = wm.stream(a.df, time="a_ts", name="a")
+    with pytest.raises(WindowError, match="stream `a` has no window, and `c` no punctuation that would close"):
+        wm.join(endless, closing, third, where="x < y AND y < z")
+    ends = wm.stream(third.df, time="c_ts", window="1 second", name="c", punctuation=wm.when("z > 3", low="z", on="z"))
+    assert wm.join(endless, closing, ends, where="x < y AND y < z")
+    with pytest.raises(WindowError, match="`c` never closes all values of `z` that its tuples may match"):
+        wm.join(endless, closing, ends, where="x < y AND z < y")
     for where, punctuation in (
         ("x < y", wm.ordered("y")),
         ("x < y", wm.when("y > 3", high="y", on="y")),

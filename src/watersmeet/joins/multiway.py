@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from watersmeet.errors import StateMismatchError
 from watersmeet.joins.axis import Axis, EventTime
-from watersmeet.joins.base import RunningJoin
+from watersmeet.joins.base import RunningJoin, punctuations
+from watersmeet.joins.closed_partners import ClosedPartners
 from watersmeet.joins.multiway_options import Order, per_origin
 from watersmeet.joins.multiway_punctuations import MultiwayPunctuations
 from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
+from watersmeet.model.punctuations import Pattern
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import format_length
 from watersmeet.state.arrays import Arrays
@@ -82,6 +84,9 @@ class RunningMultiway(RunningJoin[ValueLists]):
             query, self.own, self.pending, may_drop_closed_keys=self.axis.may_drop_closed_keys(query)
         )
         self.punctuation_sets = self.punctuations.punctuation_sets
+        self.partners: ClosedPartners | None = None  # what streams without a key close of compared columns
+        if any(s.compared is not None for s in query.streams):
+            self.punctuation_sets, self.partners = [], ClosedPartners(query, self.own, arrays)
         self._unkeyed: list[Int64s] = []
 
     @property
@@ -109,12 +114,13 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.axis.evaluated(self)
         touched = [np.concatenate([self._expire(i), *self._new_nodes(i)]) for i in range(len(self.own))]
         self.counters.purged += self.punctuations.settle(effects, touched)
+        self._purge_useless()
         self.punctuations.trim()
         self.axis.finish(self)
         self.propagated, self.propagated_ranges = self.punctuations.propagated, self.punctuations.propagated_ranges
         self.counters.propagated = sum(rows.num_rows for rows in self.propagated)
         self.counters.propagated_ranges = len(self.propagated_ranges)
-        self.counters.closed_keys = sum(p.retention.size for p in self.punctuation_sets)
+        self.counters.closed_keys += sum(p.retention.size for p in self.punctuation_sets)
         n = len(self.own)
         self.counters.stored = sum(self.count(i % n, len(stream)) for i, stream in enumerate(self.streams))
         self.counters.stale = sum(map(self._stale, range(len(self.own)))) if self.expiration else 0
@@ -122,11 +128,15 @@ class RunningMultiway(RunningJoin[ValueLists]):
     def _begin(self, batches: Sequence[Batch]) -> None:
         super()._begin(self.axis.usable_punctuations(batches))
         self.axis.begin(self, batches)
+        if self.partners is not None:
+            self.partners.take_effect(self.watermarks)
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         arrivals = super()._admit(i, batch)
         self._unkeyed.append(np.flatnonzero((arrivals.times >= self.watermarks[i]) & ~arrivals.keys.valid))
         self.axis.admit(self, i, batch, arrivals)
+        if self.partners is not None:
+            self.partners.admit(self, i, arrivals, batch)
         return arrivals
 
     def _release(self) -> None:
@@ -149,7 +159,11 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.arrivals += pending
 
     def _drop_dead(self, i: int, arrivals: Arrivals) -> None:
-        """Drop new tuples of finished keys."""
+        """Drop new tuples of finished keys, and those that match nothing."""
+        if self.partners is not None:
+            hopeless = self.partners.hopeless(i, arrivals.rows)[arrivals.which]
+            self.counters.dead += self.count(i, np.count_nonzero(hopeless))
+            arrivals.which = arrivals.which[~hopeless]
         if not self.punctuations.empty:
             dead = self.punctuations.dead(i, arrivals.which, arrivals.keys)
             self.counters.dead += int(np.count_nonzero(dead))
@@ -256,6 +270,16 @@ class RunningMultiway(RunningJoin[ValueLists]):
     def output_watermark(self) -> int:
         return min(self.reached())
 
+    def output_punctuations(self) -> list[Pattern]:
+        if self.partners is None:
+            return super().output_punctuations()
+        return punctuations([], [], None, self.output_watermark())
+
+    def violated_at(self, i: int) -> int | None:
+        if self.partners is None:
+            return super().violated_at(i)
+        return self.partners.time_of(i, self.violations[i].slice(0, 1))
+
     def reached(self) -> list[int]:
         return self.axis.reached(self)
 
@@ -280,6 +304,17 @@ class RunningMultiway(RunningJoin[ValueLists]):
         gone, emptied = stream.lists.expire(before, stream.segments.left, ring=True)
         self.counters.expired += int(gone.size)
         return emptied
+
+    def _purge_useless(self) -> None:
+        """Purge tuples whose partners to come are closed in all other streams, where these close compared columns."""
+        if self.partners is None:
+            return
+        for i, stream in enumerate(self.own):
+            gone = self.partners.useless(i, self.arrivals[i], self.watermarks)
+            stream.lists.discard(gone, stream.segments.left)
+            self.counters.purged += self.count(i, gone.size)
+        closed = self.partners.trim()
+        self.counters.closed_keys += closed if self.first_shard else 0
 
     def _expire_all(self, i: int, stream: StreamState[ValueLists]) -> Int64s:
         """Expire all tuples; returns the nodes of closed keys that lose their last tuple."""
@@ -313,7 +348,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
 
     def _own_parts(self) -> list[DurablePart]:
         order = Metadata("order", lambda: [list(o) for o in self._order], partial(setattr, self, "order"))
-        return [*self.counted, *self.axis.parts(), order]
+        return [*self.counted, *self.axis.parts(), order, *([] if self.partners is None else self.partners.parts)]
 
     def check_operator(self, stored: dict[str, Any]) -> None:
         self.axis.check_operator(stored)
@@ -332,3 +367,5 @@ class RunningMultiway(RunningJoin[ValueLists]):
             else:
                 stream.expire_before(self.alive_from(i))
         self.punctuations.restored(self.watermarks)
+        if self.partners is not None:
+            self.partners.restored(self.watermarks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -14,19 +13,17 @@ from watersmeet.errors import QueryError, WindowError
 from watersmeet.joins import pairs
 from watersmeet.joins.algorithm import MOST_STREAMS, Algorithm, Traits
 from watersmeet.joins.base import RunningJoin, punctuations
+from watersmeet.joins.closed_partners import ClosedPartners
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.theta_levels import Levels
-from watersmeet.kernels.value_lists import NIL
-from watersmeet.model.batches import AFTER_ALL, Batch
-from watersmeet.model.linear_bounds import Attribute, Bound, Intervals, bounds_of
+from watersmeet.model.batches import Batch
 from watersmeet.model.punctuations import Pattern
 from watersmeet.model.queries import THETA_HOW, JoinQuery
-from watersmeet.model.windows import RowsWindow, Unbounded
+from watersmeet.model.windows import RowsWindow
 from watersmeet.state.arrays import Arrays
-from watersmeet.state.durable.parts import DurablePart, Metadata
+from watersmeet.state.durable.parts import DurablePart
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Bools, Int64s
-from watersmeet.state.punctuations.closed_values import ClosedValues
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.unmatched import Unmatched
 from watersmeet.state.value_lists import ValueLists
@@ -45,8 +42,9 @@ class ThetaJoin(Algorithm[RunningJoin[ValueLists]]):
             a left or anti join a row of a that leaves without having matched.
     Evicts  a once watermark(b) > a.ts + Ta, b once watermark(a) > b.ts + Tb (Ta = 10, watermark(b) = 34: a.ts < 24
             expires); and a as soon as b has closed every value that a could match (``a.x < b.y``, "no more y > 100" of
-            b: every a with x >= 100 is purged). A row that can match nothing at all, as x is NULL, is not stored. Of
-            three streams and more, or with windows of rows, windows alone evict.
+            b: every a with x >= 100 is purged), of several streams every other one. A row that can match nothing at
+            all, as x is NULL, is not stored; of several streams where any closes values. With windows of rows, windows
+            alone evict.
     Costs   per second  (ra + rb) (expire + insert) + ra rb (Ta + Tb) scan,  ra, rb the streams' rates.
 
     References: Kang, Naughton, Viglas, Evaluating window joins over unbounded streams; Kostowski and Claypool,
@@ -78,11 +76,11 @@ class ThetaJoin(Algorithm[RunningJoin[ValueLists]]):
                 hint='give it a duration, window="10 minutes", or take how="inner".',
             )
         closing = next((s for s in query.streams if s.compared is not None), None)
-        if closing is not None and _by_levels(query):
+        if closing is not None and counted:
             raise QueryError(
-                f"stream `{closing.name}` closes values of `{closing.compared}`; a join without equality uses that of "
-                "two streams with windows of time.",
-                hint="leave the punctuation out; windows evict the rows.",
+                f"stream `{closing.name}` closes values of `{closing.compared}`, and `{counted[0]}` has a window of "
+                "rows; a row that waits to be counted may still match closed values.",
+                hint="leave the punctuation out, as windows evict the rows; or give all streams durations.",
             )
 
     def _start(self, query: JoinQuery, arrays: Arrays | None) -> RunningJoin[ValueLists]:
@@ -133,11 +131,7 @@ class RunningTheta(RunningJoin[ValueLists]):
         super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
         self.search = search
         self.unmatched = Unmatched(query, self.streams)
-        may_drop = not any(isinstance(s.window, Unbounded) for s in query.streams)
-        self.closed = [
-            None if s.compared is None else ClosedValues(i, s, arrays, may_drop=may_drop)
-            for i, s in enumerate(query.streams)
-        ]
+        self.partners = ClosedPartners(query, self.streams, arrays)
 
     # ------------------------------------------------------------ a batch
 
@@ -145,10 +139,7 @@ class RunningTheta(RunningJoin[ValueLists]):
         self._begin(batches)
         self.unmatched.begin(self.arrivals)
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
-        closing = [
-            closed is not None and closed.take_effect(watermark)
-            for closed, watermark in zip(self.closed, self.watermarks, strict=True)
-        ]
+        self.partners.take_effect(self.watermarks)
         yield from self._probe(build)
         self._store(build, np.ones(self.arrivals[build].which.size, np.bool_))
         yield from self._probe(other)
@@ -157,29 +148,20 @@ class RunningTheta(RunningJoin[ValueLists]):
         if self.unmatched.semi:
             self._evict(0, found := self.unmatched.take_semi(0))
             self.counters.matched += self.count(0, found.size)
-        for i, closes in enumerate(closing):
-            self._purge(1 - i, whole=closes)
+        for i in (0, 1):
+            self._evict(i, gone := self.partners.useless(i, self.arrivals[i], self.watermarks))
+            self.counters.purged += self.count(i, gone.size)
         for i in (0, 1):
             self._expire(i)
-        for i, closed in enumerate(self.closed):
-            if closed is not None:  # tuples purged by values that are now dropped must not come back
-                self.streams[1 - i].rewrite_due |= closed.set.retention.trim()
-                self.counters.closed_keys += closed.set.retention.size if self.first_shard else 0
+        closed = self.partners.trim()
+        self.counters.closed_keys = closed if self.first_shard else 0
         for table in self.unmatched.tables():
             self.counters.results += table.num_rows
             yield table
 
     def _admit(self, i: int, batch: Batch) -> Arrivals:
         arrivals = super()._admit(i, batch)
-        closed, violating = self.closed[i], np.zeros(arrivals.which.size, np.bool_)
-        if closed is not None:
-            violating = closed.admit(arrivals, batch, self.watermarks[i])
-        violations = batch.rows.take(pa.array(arrivals.which[violating]))
-        arrivals.which = arrivals.which[~violating]
-        if self.copied(i):
-            violations = violations.slice(0, 0)
-        self.violations.append(violations)
-        self.counters.violations += violations.num_rows
+        self.partners.admit(self, i, arrivals, batch)
         return arrivals
 
     def _probe(self, i: int) -> Iterator[pa.Table]:
@@ -195,7 +177,7 @@ class RunningTheta(RunningJoin[ValueLists]):
     def _store(self, i: int, useful: Bools) -> None:
         """Insert the useful tuples that can match anything; the others leave at once."""
         which = self.arrivals[i].which
-        hopeless = self._hopeless(i, self.arrivals[i].rows)[which]
+        hopeless = self.partners.hopeless(i, self.arrivals[i].rows)[which]
         self.counters.dead += self.count(i, np.count_nonzero(hopeless & useful))
         stays = self.unmatched.wanted(i, which) & useful & ~hopeless
         self.search.insert(self, i, which[stays])
@@ -204,51 +186,6 @@ class RunningTheta(RunningJoin[ValueLists]):
         self.counters.inserted += self.count(i, np.count_nonzero(stays))
 
     # ------------------------------------------------------------ tuples out
-
-    @cached_property
-    def _bounds(self) -> list[dict[Attribute, list[Bound]]]:
-        """For each stream the bounds that its rows set, by the attribute of the other."""
-        out: list[dict[Attribute, list[Bound]]] = [{} for _ in self.query.streams]
-        for bound in bounds_of(self.query.where, [s.schema.names for s in self.query.streams]):
-            out[bound.by].setdefault(bound.attribute, []).append(bound)
-        return out
-
-    def _hopeless(self, i: int, rows: pa.RecordBatch) -> Bools:
-        """Which rows of stream i match nothing, whatever may come."""
-        out = np.zeros(rows.num_rows, np.bool_)
-        for some in self._bounds[i].values():
-            intervals = Intervals.of(some, rows, largest=np.inf if len(some[0].attribute.terms) > 1 else 0.0)
-            out |= ~intervals.valid if all(bound.nan for bound in some) else intervals.empty
-        return out
-
-    def _purge(self, i: int, *, whole: bool) -> None:
-        """Purge tuples of stream i all of whose partners are closed: of the `whole` state, or new ones only."""
-        closed = self.closed[1 - i]
-        if closed is None or not closed.any or self.watermarks[1 - i] == AFTER_ALL:
-            return  # the end of a stream expires all
-        living = self.streams[i].lists
-        slots = np.flatnonzero(living.lists.node[: living.slots] != NIL) if whole else self._new(i)
-        if slots.size:
-            gone = self._closed(i, slots, closed)
-            self._evict(i, gone)
-            self.counters.purged += self.count(i, gone.size)
-
-    def _new(self, i: int) -> Int64s:
-        """Slots of the rows of this batch that are stored."""
-        slots = self.arrivals[i].slots
-        return slots[self.streams[i].lists.alive(slots)]
-
-    def _closed(self, i: int, slots: Int64s, closed: ClosedValues) -> Int64s:
-        """Which of these tuples of stream i could match closed values only."""
-        state = self.streams[i]
-        slots = slots[np.argsort(state.lists.segment[slots], kind="stable")]
-        out = np.zeros(slots.size, np.bool_)
-        for attribute, some in self._bounds[i].items():
-            if attribute.column == closed.column:
-                columns = list(dict.fromkeys(c for bound in some for c, _ in bound.terms))
-                rows = state.segments.take(state.lists.segment[slots], state.lists.row[slots], columns)
-                out |= closed.contains(Intervals.of(some, rows), some)
-        return slots[out]
 
     def _evict(self, i: int, slots: Int64s) -> None:
         self.streams[i].lists.discard(slots, self.streams[i].segments.left)
@@ -276,26 +213,17 @@ class RunningTheta(RunningJoin[ValueLists]):
         return punctuations([], [], None, self.output_watermark())
 
     def violated_at(self, i: int) -> int | None:
-        closed = self.closed[i]
-        return None if closed is None else closed.time_of(self.violations[i].slice(0, 1))
+        return self.partners.time_of(i, self.violations[i].slice(0, 1))
 
     # ------------------------------------------------------------ the durable form
 
     def _own_parts(self) -> list[DurablePart]:
-        sets = [closed.set for closed in self.closed if closed is not None]
-        rewrites = Metadata("rewrite_due", lambda: [s.rewrite_due for s in self.streams], self._load_rewrite_due)
-        return [*self.unmatched.parts, *sets, *([rewrites] if sets else [])]
+        return [*self.unmatched.parts, *self.partners.parts]
 
     def restored(self) -> None:
         """Evict the rows that could match closed values only, without a result."""
         for i, stream in enumerate(self.streams):
             stream.expire_before(self.alive_from(i))
-        for i, closed in enumerate(self.closed):
-            if closed is not None:
-                closed.set.all_effective(self.watermarks[i])
-                lists = self.streams[1 - i].lists
-                slots = np.flatnonzero(lists.lists.node[: lists.slots] != NIL)
-                if slots.size and closed.any and self.watermarks[i] < AFTER_ALL:
-                    lists.discard(self._closed(1 - i, slots, closed), self.streams[1 - i].segments.left)
+        self.partners.restored(self.watermarks)
         self.search.restored()
         self.unmatched.begin([])

@@ -8,7 +8,7 @@ doubles. Where that, or the arithmetic of the predicate itself, may round, they 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -30,6 +30,8 @@ EXACT = float(1 << 52)
 ULPS = 32
 #: Digits of a decimal that a double holds.
 _DIGITS = 15
+#: Bounds with larger constants are not chained: sums with them may round.
+_SMALL = 1 << 40
 
 #: Coefficients of columns.
 Terms = tuple[tuple[str, Fraction], ...]
@@ -199,6 +201,40 @@ def bounds_of(where: Predicate | None, streams: Sequence[Sequence[str]]) -> tupl
         return ()
     owner = {column: i for i, columns in enumerate(streams) for column in columns}
     return tuple(bound for node in conjuncts(where.root) for bound in _of_condition(node, owner))
+
+
+def with_implied(bounds: Sequence[Bound], streams: int) -> tuple[Bound, ...]:
+    """These bounds, and those that follow from chains of them: from ``y >= x - 2`` and ``z >= y`` that ``z >= x - 2``.
+
+    Bounds of whole numbers alone are chained, which do not round. Of each kind the tightest one is kept.
+    """
+    steps = [b for b in bounds if b.whole and abs(b.constant) < _SMALL]
+    made: dict[tuple[Attribute, int, Terms, bool], Bound] = {}
+    ends = steps
+    for _ in range(streams - 2):
+        longer = [bound for first in ends for then in steps for bound in _chained(first, then)]
+        ends = []
+        for bound in longer:
+            kind = (bound.attribute, bound.by, bound.terms, bound.upper)
+            if kind not in made or (bound.constant < made[kind].constant) is bound.upper:
+                made[kind] = bound
+                ends.append(bound)
+    return (*bounds, *made.values())
+
+
+def _chained(first: Bound, then: Bound) -> Iterator[Bound]:
+    """The bound that follows if `then` is about a column that `first` bounds, on the side that matters."""
+    (column, factor), *more = then.terms
+    goes_on = not more and then.by == first.attribute.stream and column == first.attribute.column
+    if goes_on and then.attribute.stream != first.by and first.upper is (then.upper is (factor > 0)):
+        terms = tuple((c, k * factor) for c, k in first.terms)
+        constant = _closed_end(then) + factor * _closed_end(first)
+        yield replace(then, by=first.by, terms=terms, constant=constant, strict=False, plain=False)
+
+
+def _closed_end(bound: Bound) -> Fraction:
+    """The constant of a bound of whole numbers that includes its end."""
+    return bound.constant + (0 if not bound.strict else -1 if bound.upper else 1)
 
 
 def _of_condition(node: Node, owner: Mapping[str, int]) -> Iterator[Bound]:

@@ -216,12 +216,12 @@ class Rules:
         every: int = 0,
         holds: Callable[..., bool] | None = None,
         may_hold: Callable[[int, Tuple], bool] = lambda i, t: True,
-        partners: Callable[[int, Tuple], Iterable[Any] | None] | None = None,
+        partners: Callable[[int, int, Tuple], Iterable[Any] | None] | None = None,
     ) -> None:
         """`holds` is `query.where` as a predicate of a combination, `may_hold` what a tuple of stream i decides of it.
 
         In a join without equality the key of a tuple is its compared value, and `partners` has the compared values of
-        the other stream that a tuple of stream i may match; None: any.
+        another stream j with which a tuple of stream i may be in a result; None: any.
         """
         self.query = query
         self.partners = partners
@@ -314,9 +314,18 @@ class Rules:
         ]
 
     def _useless(self, i: int, t: Tuple) -> bool:
-        """Whether the other stream has closed all values that the tuple may match."""
-        values = None if self.partners is None else self.partners(i, t)
-        return values is not None and all(self.streams[1 - i].closed((value,)) for value in values)
+        """Whether no tuple to come may be in a result with the tuple.
+
+        Every other stream has closed all values with which it may be, or has ended; or there are no such values.
+        """
+        if self.partners is None:
+            return False
+        of = [(s, self.partners(i, j, t)) for j, s in enumerate(self.streams) if j != i]
+        values = [(s, None if some is None else list(some)) for s, some in of]
+        return any(some == [] for _, some in values) or all(
+            s.watermark == AFTER_ALL or (some is not None and all(s.closed((value,)) for value in some))
+            for s, some in values
+        )
 
     def _inside(self, i: int) -> list[Tuple]:
         """Tuples that windows alone keep: a tuple to come of another stream may be near enough."""

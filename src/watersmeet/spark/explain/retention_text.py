@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.joins.closed_partners import may_purge
 from watersmeet.joins.wo_join.operator import EQUATIONS, WOJoin
 from watersmeet.model import durations
 from watersmeet.model.queries import StreamSpec
@@ -45,7 +46,7 @@ def stream_facts(joined: Joined, i: int) -> dict[str, Any]:
         ends.append(f"{names} {one} past its {', '.join(spec.key)} by {_disorder(algorithm)}")
     if query.asof is not None:
         ends = retention_ends(joined, query.asof, i)
-    elif uses_punctuations and all(o.closes for o in others):
+    elif uses_punctuations and all(o.closes for o in others) and (not query.is_theta or may_purge(query, i)):
         columns = " and ".join(str(query.streams[j].compared) for j in range(len(query.streams)) if j != i)
         what = f"every {columns} that it could match" if query.is_theta else f"its {', '.join(spec.key)}"
         ends.append(f"{names} {these} closed {what}")

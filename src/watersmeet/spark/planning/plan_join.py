@@ -168,10 +168,11 @@ def refuse_unbounded(query: JoinQuery, streams: Sequence[Stream], algorithm: str
         others = [o for o in streams if o is not s]
         not_closing = [o for o in others if not o.closes]
         # a key that one stream has closed, and that is no longer in its window, is finished for all streams
-        ends = not not_closing or any(
-            isinstance(o.window, int | Interval | Tumbling) for o in others if o not in not_closing
+        ends = not not_closing or (
+            not query.is_theta
+            and any(isinstance(o.window, int | Interval | Tumbling) for o in others if o not in not_closing)
         )
-        endless = open_ended(query, streams, i) if query.is_theta and len(streams) == 2 else None
+        endless = open_ended(query, streams, i) if query.is_theta else None
         if s.window is None and not (uses_punctuations and ends and endless is None):
             names = " and ".join(f"`{o.name}`" for o in not_closing)
             given = 'wm.stream(df, time="…", window="10 minutes")'
@@ -180,7 +181,7 @@ def refuse_unbounded(query: JoinQuery, streams: Sequence[Stream], algorithm: str
             why = f"{names} no punctuation" if uses_punctuations else f'"{algorithm}" does not use punctuations'
             why += " that would close its keys"
             if uses_punctuations and ends:
-                why = f"`{others[0].name}` never closes all values of `{endless}` that its tuples may match"
+                why = f"{endless} that its tuples may match"
             raise WindowError(
                 f"stream `{s.name}` has no window, and {why}; its tuples would be kept for ever.",
                 hint=f"give it one: {given}, or set allow_unbounded=True.",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import ColumnError, QueryError
+from watersmeet.joins.closed_partners import partner_bounds
 from watersmeet.model.linear_bounds import bounds_of, columns_in, conjuncts
 from watersmeet.model.predicates import Predicate
 from watersmeet.model.punctuations import Ordered
@@ -125,7 +126,7 @@ def _about(s: Stream, source: ColumnConstraint | PunctuationRule, compared: Sequ
         )
     if not compared:
         raise ColumnError(
-            f"`punctuation` of stream `{s.name}` closes values, and no condition bounds a column of it by the other "
+            f"`punctuation` of stream `{s.name}` closes values, and no condition bounds a column of it by another "
             "stream.",
             hint="leave the punctuation out; windows evict the rows.",
         )
@@ -146,21 +147,27 @@ def _about(s: Stream, source: ColumnConstraint | PunctuationRule, compared: Sequ
 
 
 def open_ended(query: JoinQuery, streams: Sequence[Stream], i: int) -> str | None:
-    """The column of which the other stream never closes all values that rows of stream i may match; None if it may.
+    """Which stream never closes all values of which column that rows of stream i may match; None if all others may.
 
     With ``a.x < b.y`` rows of a match any y above x: that b ascends in y never ends them.
     """
-    other = streams[1 - i]
-    column = query.streams[1 - i].compared
+    open_yet = (j for j in range(len(streams)) if j != i and not _may_close(query, streams[j], i, j))
+    return next(
+        (f"`{streams[j].name}` never closes all values of `{query.streams[j].compared}`" for j in open_yet), None
+    )
+
+
+def _may_close(query: JoinQuery, other: Stream, i: int, j: int) -> bool:
+    """Whether stream j, if it closes values of a compared column, may close all that a row of stream i may match."""
+    column = query.streams[j].compared
     if column is None or any(rule.kind == "end" for rule in other.rules):
-        return None
-    names = [s.schema.names for s in query.streams]
-    bounds = [b for b in bounds_of(query.where, names) if b.by == i and b.attribute.column == column]
+        return True
+    bounds = [b for a, some in partner_bounds(query)[i].items() if (a.stream, a.column) == (j, column) for b in some]
     has_lower, has_upper = (any(b.upper is upper for b in bounds) for upper in (False, True))
     # which ends of the values that a row may match must be bounded for a closed range to hold them all
     closed = [(False, True) for _ in other.constraints]
     closed += [(low is not None, high is not None) for low, high in _ranges(other)]
-    return None if any(has_lower >= low and has_upper >= high for low, high in closed) else column
+    return any(has_lower >= low and has_upper >= high for low, high in closed)
 
 
 def _ranges(s: Stream) -> list[tuple[Any, Any]]:
