@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.core)
             if name in STATIC_JOINS and _spark() < (4, 1):
                 item.add_marker(pytest.mark.skip(reason="Spark 4.0 joins no static DataFrames: docs/versions.md"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the longer tests from the moment on that continuous integration gives: a run that takes too long is lost."""
+    until = float(os.environ.get("WATERSMEET_TEST_UNTIL", "inf"))
+    if item.get_closest_marker("more") and time.time() > until:
+        pytest.skip("there is no time left for it in this run")
 
 
 def _spark() -> tuple[int, ...]:
