@@ -62,6 +62,7 @@ def spark() -> Iterator[Any]:
 
     remote = os.environ.get("WATERSMEET_TEST_REMOTE")
     place = {"master": "local[2]"} if remote is None else {"remote": remote}
-    session = watersmeet.session(**place, shards=2)
+    # Spark ends its JVM, and with it all tests that follow, when a heap of 1 GB is too small for the longest texts.
+    session = watersmeet.session(**place, shards=2, spark_driver_memory="2g")
     yield session
     session.stop()

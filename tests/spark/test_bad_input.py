@@ -86,7 +86,7 @@ def test_times_of_all_zones_are_one_time(spark: SparkSession, tmp_path: Path, he
 
 def test_empty_batches_and_huge_texts(spark: SparkSession, tmp_path: Path) -> None:
     both = feeds(spark, tmp_path, "string")
-    text = "ü" * (50 << 20)  # 100 MB, larger than a segment and than a table of results
+    text = "ü" * (34 << 20)  # 68 MB, larger than a segment and than a table of results
     both[0].add_rows([])
     both[1].add_rows([])
     both[0].add_rows([(text[:1000], NOON, text), ("", NOON, "")])
