@@ -57,7 +57,7 @@ def _spark() -> tuple[int, ...]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session with two shards, started by the first test that asks for it; over Spark Connect if so told."""
+    """A session with two shards, started by the first test that uses it; WATERSMEET_TEST_REMOTE: over Spark Connect."""
     import watersmeet
 
     remote = os.environ.get("WATERSMEET_TEST_REMOTE")

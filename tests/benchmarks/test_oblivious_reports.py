@@ -1,4 +1,4 @@
-"""What the benchmarks of joins without windows find is told: tables, pictures, and the measured parts of a page."""
+"""What the benchmarks of joins without windows find is reported: tables, pictures, and the measured parts of a page."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_everybody_is_described():
     assert set(peers_report.STREAMING_AND_DURABLE) < set(peers.CONTENDERS)
 
 
-def test_nexmark_is_told_by_steady_batches():
+def test_nexmark_is_reported_by_steady_batches():
     runs = [
         nexmark_run("watersmeet", 500, 10),
         nexmark_run("native-memory", 1000, 60),

@@ -85,7 +85,7 @@ def _raised(error: Exception) -> Exception:
         return caught
 
 
-def test_an_error_is_told_without_a_traceback_unless_asked(
+def test_an_error_is_reported_without_a_traceback_unless_requested(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["watersmeet", "run", "join.toml"])
@@ -99,7 +99,7 @@ def test_an_error_is_told_without_a_traceback_unless_asked(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_of_an_error_of_spark_what_is_ours_is_told() -> None:
+def test_of_an_error_of_spark_what_is_ours_is_reported() -> None:
     worker = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n"
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
@@ -141,7 +141,7 @@ def test_verbose_is_the_commands_own_only_before_the_subcommand() -> None:
     assert not app._verbose(["bench", "spark", "-v"])
 
 
-def test_benchmarks_are_listed_and_a_wrong_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmarks_are_listed_and_a_wrong_name_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = called(capsys, "bench")
     assert code == Exit.DONE
     assert "multiway" in out.split()
@@ -165,7 +165,7 @@ def test_experiments_are_handed_all_arguments() -> None:
     assert "--redraw" in ran.stdout
 
 
-def test_outside_a_checkout_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_checkout_it_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c" / "checkout.py"))
     with pytest.raises(failures.MissingError, match="there is no checkout of watersmeet around"):

@@ -53,7 +53,7 @@ class Query:
         self.stopped = True
 
 
-def test_batches_are_told_once_and_summed_up() -> None:
+def test_batches_are_reported_once_and_summed_up() -> None:
     console = Console(file=io.StringIO(), width=200)
     query = Query(progress(0), progress(1, late=2, malformed=3), progress(1, late=2))
     tally = Tally(["auction", "bid"])
@@ -68,7 +68,7 @@ def test_batches_are_told_once_and_summed_up() -> None:
     assert query.stopped
 
 
-def test_groups_are_told_in_place_of_the_results_they_are_of() -> None:
+def test_groups_are_reported_in_place_of_the_results_they_are_of() -> None:
     console = Console(file=io.StringIO(), width=200)
     tally = Tally(["bid"])
     tally.update([progress(0, groups=7)], console)
@@ -78,13 +78,13 @@ def test_groups_are_told_in_place_of_the_results_they_are_of() -> None:
     assert "7 groups of 50 results" in printed
 
 
-def test_nothing_to_do_is_told_too() -> None:
+def test_nothing_to_do_is_reported_too() -> None:
     console = Console(file=io.StringIO(), width=200)
     Tally(["bid"]).sum_up(console)
     assert console.file.getvalue() == "0 batches, 0 rows in, 0 results, nothing in state\n"  # type: ignore[attr-defined]
 
 
-def test_nobody_looks_on_unless_asked() -> None:
+def test_nobody_looks_on_unless_requested() -> None:
     console = Console(file=io.StringIO())
     with run_command.Monitoring().follow(None, console) as nobody:
         assert nobody is None
@@ -115,7 +115,7 @@ def test_a_busy_machine_gets_another_chance_and_other_failures_none() -> None:
         run_command._patiently(lambda: Query(fails=busy), PIPELINE, Event(), console)
 
 
-def test_a_right_pipeline_is_told_so_and_a_wrong_one_ends_with_its_code(
+def test_a_right_pipeline_is_reported_as_such_and_a_wrong_one_ends_with_its_code(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "join.toml"
@@ -148,7 +148,7 @@ def test_a_query_alone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class Explained:
-    """A pipeline's join that is never made: its explanation is what it was asked for."""
+    """A pipeline's join that is never made: its explanation is its arguments."""
 
     def explain(self, **requested: object) -> str:
         return Text(requested)

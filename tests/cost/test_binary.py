@@ -25,7 +25,7 @@ def test_hashed_is_equation_2() -> None:
     assert Constants(0, 0, 0, 5, 0, 3, 0, 2, 0, 0, 0, 0).price(hashed(A, B)) == 970
 
 
-def test_an_index_is_asked_once_for_each_arrival() -> None:
+def test_an_index_is_probed_once_for_each_arrival() -> None:
     assert hashed(A, B).lookups == 14
     assert hashed(A, Statistics("b", 10, 60, 100, buckets=1)).lookups == 10
     assert nested_loops(A, B).lookups == 0

@@ -146,7 +146,7 @@ def test_only_get_is_answered(get: Browser, page: PageServer) -> None:
         assert get(page.url, method=method).status == 501
 
 
-def test_what_the_browser_is_told(get: Browser, page: PageServer) -> None:
+def test_what_the_browser_receives(get: Browser, page: PageServer) -> None:
     headers = dict(get(page.url).getheaders())
     policy = headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")

@@ -69,7 +69,7 @@ def test_the_report_has_figure_claims_and_numbers(occupancy, tmp_path):
     assert (tmp_path / "figures" / "windowed-8.svg").read_bytes() == figure
 
 
-def test_a_claim_that_does_not_hold_is_said_with_a_reason(occupancy, tmp_path):
+def test_a_claim_that_does_not_hold_is_reported_with_a_reason(occupancy, tmp_path):
     changed = copy.deepcopy(occupancy)
     data = changed["found"]["counts"]["probe_insert"]
     data["fast"] = [2 * n for n in data["fast"]]

@@ -57,7 +57,7 @@ def test_keys_of_every_kind(kind: str, data: st.DataObject) -> None:
 
 @few
 @given(asof_scripts(kind=st.sampled_from(["string", "decimal38", "two columns", "struct", "list", "binary"])))
-def test_keys_that_collide_are_still_told_apart(script: Script) -> None:
+def test_keys_that_collide_are_still_distinguished(script: Script) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "HASH_MASK", 0)
         follow(script)

@@ -101,7 +101,7 @@ def test_mapped_working_states_change_nothing(feed: Feed, w: Any) -> None:
 @settings(max_examples=settings().max_examples // 2)
 @given(feed=feeds(nulls=True), w=windows(), data=st.data())
 def test_groups_behind_a_shuffle(feed: Feed, w: Any, data: st.DataObject) -> None:
-    """Results come from two shards of a join; what both have said counts."""
+    """Results come from two shards of a join; the punctuations of both count."""
     emit = data.draw(st.sampled_from(["final", "update"]))
     q = query(
         data.draw(st.sampled_from([("s", Bucket("b_ts", 7, "from")), ("i", "s")])),

@@ -114,7 +114,7 @@ def test_results_may_come_in_small_pieces(name: str, chunk: int, data: st.DataOb
 @pytest.mark.parametrize("name", ALGORITHMS)
 @few
 @given(data=st.data())
-def test_keys_that_collide_are_still_told_apart(name: str, data: st.DataObject) -> None:
+def test_keys_that_collide_are_still_distinguished(name: str, data: st.DataObject) -> None:
     kinds = st.sampled_from(["string", "decimal38", "two columns", "struct", "list", "binary"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "HASH_MASK", 0)

@@ -65,7 +65,7 @@ def engine(script: Script, n: int) -> list[Batch]:
 
 
 def without_words(script: Script) -> Script:
-    """The same, said nothing: no punctuation, no end, and silence means nothing."""
+    """The same without constraints: no punctuation, no end, and silence means nothing."""
     batches = tuple(tuple(Elements(n.tuples) for n in arrivals) for arrivals in script.batches)
     return replace(script, batches=batches, idle_after=(None,) * len(script.windows))
 
@@ -274,7 +274,7 @@ def test_the_order_of_the_loops_decides_what_is_looked_at(algorithm: str, index:
 @few
 @given(data=st.data())
 def test_equal_rows_may_stand_in_a_window_of_rows(data: st.DataObject) -> None:
-    """Tuples with equal times and numbers, told apart by their keys or not at all."""
+    """Tuples with equal times and numbers, distinguished by their keys or not at all."""
     script = data.draw(scripts(kind=st.just("bool"), how=inner, streams=3, rows=4, batches=4, window=all_windows()))
     doubled = tuple(
         tuple(replace(n, tuples=tuple(replace(t, row=t.row % 2) for t in n.tuples)) for n in arrivals)
@@ -392,7 +392,7 @@ def test_an_order_set_later_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize("index", ["a", ("z",)])
-def test_hybrid_is_told_streams(index: Any) -> None:
+def test_hybrid_is_given_streams(index: Any) -> None:
     with pytest.raises(QueryError, match=r"^`index` is .*; it names the streams to be indexed, of a, b, c\.\nHint: "):
         plan(three(), "hybrid", index=index)
 

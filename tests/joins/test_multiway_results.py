@@ -1,4 +1,4 @@
-"""What becomes of the results of several streams: a predicate asked of each, groups that come out when final."""
+"""What becomes of the results of several streams: a predicate evaluated for each, groups that come out when final."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def results(join: object, script: Script, n: int) -> list[Row]:
 @pytest.mark.parametrize("name", ALGORITHMS)
 @few
 @given(script=three())
-def test_a_predicate_is_asked_of_every_combination(name: str, script: Script) -> None:
+def test_a_predicate_is_evaluated_for_every_combination(name: str, script: Script) -> None:
     query = script.query()
     join_query = JoinQuery(query.streams, where=parse("(a_n + b_n + c_n) % 2 = 0", columns_of(query.streams)))
     plain, strict = operator(name, query).start(), operator(name, join_query).start()

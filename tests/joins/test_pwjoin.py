@@ -58,7 +58,7 @@ def test_pjoin_is_pwjoin_without_windows(script: Script) -> None:
 
 @few
 @given(scripts(st.sampled_from(["string", "decimal38", "two columns", "struct", "list", "binary"])))
-def test_keys_that_collide_are_still_told_apart(script: Script) -> None:
+def test_keys_that_collide_are_still_distinguished(script: Script) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "HASH_MASK", 0)
         follow(script)

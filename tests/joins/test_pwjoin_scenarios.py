@@ -391,7 +391,7 @@ def test_where_the_other_stream_is_padded_it_must_end_as_well() -> None:
 def test_a_silent_stream_is_taken_to_be_some_way_behind_the_other() -> None:
     scene = Scene("left", windows=10, idle_after=(None, 20))
     scene.batch(a="x1", b="y2")
-    scene.batch(a="x22")  # 21 after b was last heard of, which was when a stood at 1
+    scene.batch(a="x22")  # 21 after the last row of b, which was when a stood at 1
     assert (scene.join.watermarks, scene.join.counters.idle) == ([22, 2], 1), "but never back from where it was"
     assert scene.batch(a="x32") == ["x1 -"], "b is taken to be at 12, past the window of x1"
     assert (scene.join.watermarks, scene.join.counters.idle) == ([32, 12], 1)

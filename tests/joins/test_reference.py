@@ -91,7 +91,7 @@ def test_the_last_instant_is_the_last_at_which_a_tuple_is_inside(window: Window,
         )
 
 
-def test_equal_times_and_rows_are_told_apart_by_the_key() -> None:
+def test_equal_times_and_rows_are_distinguished_by_the_key() -> None:
     one, other, none = Tuple(1, (1,), 0), Tuple(1, (2,), 0), Tuple(1, (None,), 0)
     assert (none.before(one), one.before(other), other.before(none), one.before(one)) == (True, True, False, False)
 

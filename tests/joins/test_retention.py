@@ -127,7 +127,7 @@ def test_an_endless_stream_of_keys_leaves_a_bounded_state(
 
 
 def test_births_are_noted_only_as_long_as_that_is_cheaper_than_looking() -> None:
-    """One range makes the index; thousands of keys later nobody has asked again."""
+    """One range makes the index; thousands of keys later no lookup has been made since."""
     script = endless("inner", "string", (), TimeWindow(1))
     join = PWJoin().start(script.query())
     feed(join, script, Elements(punctuations=(Punctuation(Range("a", "b"), 0),)), Elements())

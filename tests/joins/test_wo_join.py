@@ -86,7 +86,7 @@ def test_known_factors_lose_nothing_on_generated_streams(seed: int, n: int, data
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from(["sound", "learned", "eq8"]), st.booleans())
-def test_nothing_is_made_up_and_what_is_lost_is_told(data: st.DataObject, buffer: str, measured: bool) -> None:
+def test_nothing_is_made_up_and_what_is_lost_is_reported(data: st.DataObject, buffer: str, measured: bool) -> None:
     """Whatever factors are believed: results are true, once each; if one is missing, some tuple was too late."""
     streams = [data.draw(ascending()) for _ in range(3)]
     believed = [None if measured else data.draw(st.integers(0, 4)) for _ in range(3)]

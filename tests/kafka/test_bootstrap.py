@@ -23,6 +23,6 @@ def test_seed_and_topics_from_given_offsets_on(broker: Broker, connector: str, t
     command = [sys.executable, "-m", "lab.kafka.seeded_join", broker.servers, str(tmp_path), connector]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout.splitlines()[-1])
-    assert [row[1:] for row in sorted(told["found"], key=lambda row: row[1:])] == told["expected"]
-    assert {row[0] for row in told["found"]} == {0, 1, 2}, "the seed, and a batch of each run"
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert [row[1:] for row in sorted(report["found"], key=lambda row: row[1:])] == report["expected"]
+    assert {row[0] for row in report["found"]} == {0, 1, 2}, "the seed, and a batch of each run"

@@ -51,7 +51,7 @@ def test_folders_hold_each_batch_once(tmp_path: Path) -> None:
     assert found["raw"] == len(found["expected"])
 
 
-def test_messages_come_again_and_are_told_apart_by_their_headers(
+def test_messages_come_again_and_are_distinguished_by_their_headers(
     broker: Broker, connector: str, tmp_path: Path
 ) -> None:
     make_topics(broker.servers, ("results",))

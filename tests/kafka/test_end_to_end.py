@@ -76,7 +76,7 @@ def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_
         results.until(house.expected().total() - open_alone, first)
     for item in range(1, 30, 2):  # while nothing runs
         house.bid(item, 80, 99.0)
-    house.bid(1, 20, 1.0, counts=False)  # late: the tick said that there is nothing older than 70
+    house.bid(1, 20, 1.0, counts=False)  # late: by the heartbeat nothing older than 70 comes
     house.bid(2, 85, 1.0, counts=False)  # against the stream's own word: item 2 is closed
     for item in range(1, 30, 2):
         house.close(item, 90)
@@ -108,7 +108,7 @@ def test_from_kafka_to_kafka_with_a_restart(broker: Broker, connector: str, tmp_
 
 
 def _same_numbers(first: str, second: str, events: Path) -> None:
-    """The page shows what the file of events has, and that is what the runs themselves have told."""
+    """The page shows what the file of events has, which is what the runs themselves have reported."""
     lines = [json.loads(line) for line in events.read_text().splitlines()]
     runs = [event["run"] for event in lines if event["kind"] == "started"]
     assert len(runs) == 2

@@ -86,19 +86,19 @@ def test_cheap_and_selective_conditions_come_first(text: str, order: list[str]) 
 
 def test_a_condition_is_evaluated_for_what_the_ones_before_leave() -> None:
     rows = pa.RecordBatch.from_pylist([{"i": n, "j": n % 10, "s": "ab"[n % 2]} for n in range(100)], SCHEMA)
-    asked: list[tuple[tuple[str, ...], int]] = []
+    evaluated: list[tuple[tuple[str, ...], int]] = []
 
     def take(columns: Sequence[str], kept: Kept) -> list[pa.Array]:
         at = np.arange(100)[kept]
-        asked.append((tuple(columns), at.size))
+        evaluated.append((tuple(columns), at.size))
         return [rows.column(c).take(pa.array(at)) for c in columns]
 
     predicate = parse("s = 'b' AND i / j > 2 AND j = 7", SCHEMA)
     assert np.flatnonzero(predicate.holds_among(100, take)).tolist() == list(range(17, 100, 10))
-    assert asked == [(("j",), 100), (("s",), 10), (("i", "j"), 10)]
-    asked.clear()
+    assert evaluated == [(("j",), 100), (("s",), 10), (("i", "j"), 10)]
+    evaluated.clear()
     assert not parse("j = 11 AND s = 'b'", SCHEMA).holds_among(100, take).any()
-    assert asked == [(("j",), 100)]
+    assert evaluated == [(("j",), 100)]
 
 
 def test_which_expressions_may_be_an_error() -> None:

@@ -40,7 +40,7 @@ def test_every_kind_of_value_has_a_form_in_json(kind: pa.DataType, value: Any, a
     assert [json.loads(text) for text in row] == [{"v": as_json}, {"v": None}]
 
 
-def test_times_that_python_does_not_know_are_told_all_the_same() -> None:
+def test_times_that_python_does_not_know_are_reported_all_the_same() -> None:
     assert plain_column(pa.array([2932897], pa.int32()).view(pa.date32())) == ["10000-01-01"]
 
 

@@ -126,6 +126,6 @@ def test_what_has_no_value_is_an_error(text: str) -> None:
         parse(text, SCHEMA).holds(ROWS)
 
 
-def test_the_right_side_is_asked_only_where_the_left_one_leaves_it_open() -> None:
+def test_the_right_side_is_evaluated_only_where_the_left_one_leaves_it_open() -> None:
     assert parse("n = 0 OR i / n > 0", SCHEMA).holds(ROWS).tolist() == [True, False, False, False, False]
     assert parse("n <> 0 AND x / n > 1", SCHEMA).holds(ROWS).tolist() == [False, True, False, False, False]

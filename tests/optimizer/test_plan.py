@@ -96,7 +96,7 @@ def test_a_join_that_goes_by_the_keys_does_not_grow() -> None:
     assert len(make_plan(q, figures(q), algorithm="general_lazy").warnings) >= 2
 
 
-def test_what_grows_and_was_counted_is_told_as_counted() -> None:
+def test_what_grows_and_was_counted_is_reported_as_counted() -> None:
     q = query(10, None)
     plan = make_plan(q, figures(q, b={"tuples": 700.0}))
     assert plan.tuples[1] == 700
@@ -118,14 +118,14 @@ def test_memory_decides_before_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict(plan.reasons)["choose_join"] == "pwjoin: the cheapest that fits in memory"
 
 
-def test_if_nothing_fits_the_smallest_is_taken_and_it_says_so() -> None:
+def test_if_nothing_fits_the_smallest_is_taken_with_a_caution() -> None:
     q = query(10, 10)
     plan = make_plan(q, figures(q), memory=1e6)
     assert plan.algorithm == "hash"
     assert plan.warnings == ("needs about 1.5 MB, memory is 1.0 MB",)
 
 
-def test_an_algorithm_asked_for_is_taken_and_shown_as_such() -> None:
+def test_an_algorithm_requested_is_taken_and_shown_as_such() -> None:
     q = query(10, 10)
     plan = make_plan(q, figures(q), algorithm="nested_loop")
     assert (plan.algorithm, plan.forced, plan.indexes) == ("nested_loop", True, ("scan", "scan"))
@@ -188,7 +188,7 @@ def test_the_same_plan_for_the_same_input() -> None:
     assert json.loads(json.dumps(first.to_dict()))["predicted"]["bytes"] == first.bytes
 
 
-def test_nothing_measured_is_said() -> None:
+def test_a_plan_without_measurements_is_marked() -> None:
     plan = make_plan(query(10, 10))
     assert plan.warnings == ("nothing is measured yet: rates and keys are assumed",)
     assert plan.algorithm == "hash"

@@ -1,4 +1,4 @@
-"""What is said to Delta Lake and Iceberg, without either; `tests/kafka/test_deliveries.py` has both."""
+"""What is written to Delta Lake and Iceberg, without either; `tests/kafka/test_deliveries.py` has both."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def downloads(monkeypatch: pytest.MonkeyPatch, *, ivy: str | None = None, client: str | None = None) -> list[str]:
-    """What is asked of Maven; each way writes the jars, or says what is wrong."""
+    """The calls of Maven; each way writes the jars, or says what is wrong."""
     requested: list[str] = []
 
     def way(name: str, failure: str | None) -> None:
@@ -90,7 +90,7 @@ def test_jars_are_fetched_once(monkeypatch: pytest.MonkeyPatch, bare: Path) -> N
     assert sorted(p.name for p in first[0].parent.iterdir()) == sorted(jar.name for jar in first)
 
 
-def test_where_ivy_reaches_nothing_the_client_of_maven_is_asked(monkeypatch: pytest.MonkeyPatch, bare: Path) -> None:
+def test_where_ivy_reaches_nothing_the_client_of_maven_is_used(monkeypatch: pytest.MonkeyPatch, bare: Path) -> None:
     requested = downloads(monkeypatch, ivy="unknown host.")
     assert all(jar.exists() for jar in packages.fetched(["avro"]))
     assert requested == ["by_ivy 1", "by_client 1"]

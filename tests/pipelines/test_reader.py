@@ -1,4 +1,4 @@
-"""Pipelines as data: what is read, where it stands, what is said about mistakes, and what is never said."""
+"""Pipelines as data: what is read, where it stands, the messages of mistakes, and what no message shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pipeline(text: str, **environment: str) -> Pipeline:
     return from_text(text, "pipeline.toml", Path("/data"), ENVIRONMENT | environment)
 
 
-def test_every_mistake_is_told_as_it_was() -> None:
+def test_every_mistake_has_its_recorded_message() -> None:
     assert len(CHANGES) >= 20
     assert all_messages() == MESSAGES.read_text()
 
@@ -53,7 +53,7 @@ def test_paths_may_be_absolute_or_of_another_file_system() -> None:
     assert [source.path for source in pipeline(text).sources] == ["s3a://house/auctions", "/srv/bids"]
 
 
-def test_a_file_that_is_not_there_is_told_with_the_one_that_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_with_the_one_that_is(tmp_path: Path) -> None:
     (tmp_path / "join.toml").write_text(FOLDERS)
     with pytest.raises(PipelineError, match=r"cannot be read: No such file(.|\n)*did you mean .*join.toml"):
         read(tmp_path / "joyn.toml")
@@ -84,7 +84,7 @@ def test_variables_are_put_in_and_never_shown(caplog: pytest.LogCaptureFixture) 
     assert "correct horse" not in shown
 
 
-def test_several_mistakes_are_told_at_once_in_the_order_of_their_lines() -> None:
+def test_several_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None:
     text = changed(changed(FOLDERS, 'how = "left"', 'hwo = "left"'), 'delay = "5 seconds"', "delay = 5")
     complaint = message(text)
     assert complaint.index("line 20") < complaint.index("line 25")

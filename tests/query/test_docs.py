@@ -50,7 +50,7 @@ def test_queries_of_the_page(query: str) -> None:
     assert bag(run(plan, TABLES, 3)) == want
 
 
-def test_the_mistake_of_the_page_is_told_so() -> None:
+def test_the_mistake_of_the_page_is_reported_as_such() -> None:
     found = re.findall(r"```\n(QueryError.*?)```", PAGE, re.DOTALL)
     assert len(found) == 1
     assert found[0] in MESSAGES.read_text()

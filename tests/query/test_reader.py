@@ -1,4 +1,4 @@
-"""Queries as data: what is read, what goes below the join, and what is said about mistakes."""
+"""Queries as data: what is read, what goes below the join, and the messages of mistakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spelled(e: exp.Expr | None) -> str:
     return "" if e is None else e.sql("spark").replace("`", "")
 
 
-def test_every_mistake_is_told_as_it_was() -> None:
+def test_every_mistake_has_its_recorded_message() -> None:
     assert all_messages() == MESSAGES.read_text()
 
 
@@ -67,14 +67,14 @@ def test_a_bracket_elsewhere_is_sql() -> None:
         ("LEFT ANTI JOIN", "A.reserve > 1", ("reserve > 1", "price < 9"), "", ""),
     ],
 )
-def test_where_conditions_are_asked(join: str, where: str, below: tuple[str, str], across: str, after: str) -> None:
+def test_where_conditions_are_evaluated(join: str, where: str, below: tuple[str, str], across: str, after: str) -> None:
     query = f"SELECT A.seller FROM auction A {join} bid B ON A.item_id = B.item_id AND B.price < 9 WHERE {where}"
     found = plan(query)
     assert tuple(spelled(side.where) for side in found.sides) == below
     assert (spelled(found.where), spelled(found.after)) == (across, after)
 
 
-def test_windows_of_rows_are_filled_before_conditions_are_asked() -> None:
+def test_windows_of_rows_are_filled_before_conditions_are_evaluated() -> None:
     text = f"SELECT A.seller {ON} AND A.reserve > 1 AND price > 2"
     query = read(text, STREAMS, {"auction": RowsWindow(3)})
     assert [i.window for i in query.inputs] == [RowsWindow(3), None]

@@ -1,4 +1,4 @@
-"""What is asked and selected never decides which rows are violations, or are counted, or come first."""
+"""Conditions and selected columns never decide which rows are violations, or are counted, or come first."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_no_row_of_a_stream_with_constraints_is_left_out_below_the_join(join: st
     found = constrained(f"SELECT seller FROM auction A {join} bid B ON {on} WHERE seller <> 'y'")
     assert found.sides[0].where is None
     where, columns = spelled(found.where), dict(found.sides[0].columns)
-    assert where.split(" AND ")[0] == "A_computed_0", "the join is asked about a column, whatever that is made of"
+    assert where.split(" AND ")[0] == "A_computed_0", "the join evaluates a column, however that is computed"
     own = "reserve > 1 AND UPPER(seller) = 'X'" + (" AND seller <> 'y'" if join == "JOIN" else "")
     assert spelled(columns["A_computed_0"]) == f"({own}) AND TRUE"
     assert spelled(found.after) == ("" if join == "JOIN" else "seller <> 'y'")
 
 
-def test_groups_by_a_key_stay_in_the_join_whatever_is_asked_of_a_stream_with_constraints() -> None:
+def test_groups_by_a_key_stay_in_the_join_whatever_is_requested_of_a_stream_with_constraints() -> None:
     found = constrained(
         "SELECT A.item_id, count(*) AS n FROM auction A LEFT JOIN bid B USING (item_id) WHERE A.reserve > 1 "
         "GROUP BY A.item_id HAVING count(*) > 2"

@@ -62,7 +62,7 @@ def test_more_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.more
-def test_what_is_lost_or_doubled_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_lost_or_doubled_is_reported_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The soak itself: with a file of results taken away and one of late rows doubled, it says so."""
 
     def spoilt(trial: Trial) -> None:

@@ -30,7 +30,7 @@ def test_the_page_is_filled_from_the_results(tmp_path: Path) -> None:
     assert page.read_text() == text
 
 
-def test_guided_runs_are_told_of() -> None:
+def test_guided_runs_are_reported() -> None:
     given = "#2 INITED cov: 15 ft: 15\n#9 NEW cov: 18 ft: 20\nDone 900 runs in 90 second(s)\n"
     table = report.guided_table({"state_bytes": guided.outcome(given, 0)})
     assert "| 900 | 2 minutes | 15 at first, 18 at the end | 0 |" in table

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind, and methods of DataFrames asked of what is none: a sentence with a hint, always ours."""
+"""Arguments of the wrong kind, and methods of DataFrames called on other objects: a sentence with a hint."""
 
 from __future__ import annotations
 

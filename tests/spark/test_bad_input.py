@@ -175,7 +175,7 @@ def test_batches_of_rows_of_any_length_are_measured(
         spark.conf.set(BATCH_BYTES, usual)
 
 
-def test_secrets_of_a_source_are_not_told(
+def test_secrets_of_a_source_are_not_shown(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Options of sources and settings of the session may be passwords; plans and logs have their names at most."""

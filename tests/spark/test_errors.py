@@ -56,7 +56,7 @@ def refusal(kind: type[Exception], call: Callable[[], Any]) -> str:
 # ---------------------------------------------------------------- wm.stream
 
 
-def test_ties_and_silence_are_said_in_columns_and_times_that_there_are(bids: DataFrame, auctions: DataFrame) -> None:
+def test_ties_and_silence_are_named_in_columns_and_times_that_there_are(bids: DataFrame, auctions: DataFrame) -> None:
     assert refusal(ColumnError, lambda: wm.stream(bids, time="bid_at", order_by="prize", name="bids")) == (
         "`order_by` names column `prize`, which stream `bids` does not have.\nHint: did you mean `price`?"
     )

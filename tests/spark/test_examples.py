@@ -39,12 +39,12 @@ def test_first_join_prints_the_table_of_the_readme():
 @pytest.mark.spark
 @pytest.mark.more
 def test_the_auction_is_exact_and_its_state_small(spark, tmp_path):
-    said = io.StringIO()
+    printed = io.StringIO()
     picture = tmp_path / "state.svg"
     house = auction.House(hours=4, rate=400, seed=3)
-    runs, different = auction.show(spark, house, picture, Console(file=said, width=160))
+    runs, different = auction.show(spark, house, picture, Console(file=printed, width=160))
     assert different == 0
-    assert "exact: " in said.getvalue()
+    assert "exact: " in printed.getvalue()
     assert [run.contender.name for run in runs] == [c.name for c in auction.CONTENDERS]
     most = {run.contender.build: max(tuples for _, tuples, _ in run.state) for run in runs}
     assert most[auction.punctuated] * 10 < most[auction.windows_alone]
@@ -63,11 +63,11 @@ def test_a_quiet_source_holds_nothing_back(spark, capfd):
 @pytest.mark.spark
 @pytest.mark.more
 def test_sensors_find_the_walker(spark, tmp_path):
-    said, picture = io.StringIO(), tmp_path / "walk.svg"
+    printed, picture = io.StringIO(), tmp_path / "walk.svg"
     walk = sensors.Walk(epochs=240, seed=2)
-    found, different = sensors.show(spark, walk, picture, Console(file=said, width=160))
+    found, different = sensors.show(spark, walk, picture, Console(file=printed, width=160))
     assert different == 0
-    assert "exact: the same epochs by all" in said.getvalue()
+    assert "exact: the same epochs by all" in printed.getvalue()
     three, four, alone = found
     assert set(four.epochs) == set(alone.epochs) < set(three.epochs)
     assert 0 < four.error(walk) < three.error(walk) < 4
@@ -78,14 +78,14 @@ def test_sensors_find_the_walker(spark, tmp_path):
 @pytest.mark.spark
 @pytest.mark.more
 def test_the_transmitter_is_found_without_a_window(spark):
-    said = io.StringIO()
+    printed = io.StringIO()
     field = location.Field(epochs=1500, seed=2)
-    found, whole = location.show(spark, field, Console(file=said, width=160))
+    found, whole = location.show(spark, field, Console(file=printed, width=160))
     assert set(found.epochs) <= set(whole)
     assert len(set(found.epochs)) == len(found.epochs) >= 0.99 * len(whole) > 1000
     late = sum(c["too_late"] for c in found.counters)
     assert late or len(found.epochs) == len(whole)
-    assert f"{late} readings too late" in said.getvalue()
+    assert f"{late} readings too late" in printed.getvalue()
     # the detour of a quarter of a minute, of three sensors, and not the whole minutes
     assert found.counters[-2]["stored"] < 2 * 3 * 10 * 25 < sum(c["rows_in"] for c in found.counters) / 2
     assert found.error(field) < 5

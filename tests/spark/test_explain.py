@@ -1,4 +1,4 @@
-"""What is said of a join before it runs (word for word), while it runs, and after."""
+"""What is explained of a join before it runs (word for word), while it runs, and after."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ON_A_KEY = {name for name, kind in REGISTRY.items() if not kind.traits.theta and
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_told_word_for_word(case: Callable[[House], Explanation], spark: SparkSession, tmp_path: Path) -> None:
+def test_explained_word_for_word(case: Callable[[House], Explanation], spark: SparkSession, tmp_path: Path) -> None:
     explained = case(House(spark, tmp_path))
     for file, text in texts(case.__name__, explained).items():
         assert text == (STORED / file).read_text()
@@ -233,7 +233,7 @@ def test_settings_that_hold_results_back(streams: Streams, spark: SparkSession) 
     assert "1 of 2 shuffle partitions has a shard" in str(streams.joined(shards=1).explain())
 
 
-def test_an_algorithm_asked_for_is_shown_as_such(streams: Streams) -> None:
+def test_an_algorithm_requested_is_shown_as_such(streams: Streams) -> None:
     plain = streams.joined(punctuated=False)
     forced = streams.joined(punctuated=False, algorithm="pwjoin").explain()
     assert (plain.explain().to_dict()["forced"], forced.to_dict()["forced"]) == (False, True)

@@ -149,7 +149,7 @@ def test_a_restart_is_a_run_more_in_the_same_file_and_other_queries_are_none(
     assert [e["batch"] for e in events if e["kind"] == "batch"] == sorted({e["batch"] for e in events if "batch" in e})
 
 
-def test_groups_in_an_operator_of_their_own_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_groups_in_an_operator_of_their_own_are_distinguished(spark: SparkSession, tmp_path: Path) -> None:
     grouped = House(spark, tmp_path, batches=2).join().group_by(wm.bucket("b_ts", "1 minute")).agg(n=wm.count())
     path = tmp_path / "events.jsonl"
     with wm.monitor(grouped, events=path):
@@ -164,7 +164,7 @@ def test_groups_in_an_operator_of_their_own_are_told_apart(spark: SparkSession, 
     assert last["state"]["bytes"] == last["counters"]["state_bytes"] + last["operators"]["groups"]["state_bytes"]
 
 
-def test_a_query_that_fails_says_so_without_secrets(
+def test_a_query_that_fails_is_reported_without_secrets(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secrets, "_read", {})

@@ -227,7 +227,7 @@ def test_keys_may_have_different_names(spark: SparkSession, tmp_path: Path) -> N
     assert joined.explain().to_dict()["algorithm"] == "hash"
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- explain
 
 
 def test_explain_tells_of_orders(spark: SparkSession, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_explain_tells_of_orders(spark: SparkSession, tmp_path: Path) -> None:
         {"max_matches_per_row": 3},
     ],
 )
-def test_every_plan_can_be_told_and_drawn(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_every_plan_can_be_explained_and_drawn(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
     feeds = Feeds(spark, tmp_path, {"a": ("x",), "d": ("y",)})
     explained = attributes(feeds, "ad", "a.x = d.y", static=False, **options).explain()
     facts = explained.to_dict()

@@ -106,7 +106,7 @@ def rows(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
     return sorted(((r.item_id, r.title, r.price) for r in found), key=lambda r: (r[0], r[2] or 0))
 
 
-def test_a_schema_that_cannot_be_inferred_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_that_cannot_be_inferred_must_be_given(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "auctions").mkdir()
     source = Source("auction", "csv", "opened_at", str(tmp_path / "auctions"))
     with pytest.raises(QueryError, match=r"stream `auction` has no `schema`, and .* has no file to infer it from"):
@@ -182,7 +182,7 @@ def test_a_malformed_message_stops_the_query_and_is_named(spark: SparkSession, v
         got.collect()
 
 
-def test_malformed_messages_are_dropped_where_that_is_asked_for(spark: SparkSession) -> None:
+def test_malformed_messages_are_dropped_where_that_is_requested(spark: SparkSession) -> None:
     got = messages.decoded(received(spark, b'{"item_id": 1}', b"no json", b'{"item_id": 3}'), source(malformed="drop"))
     assert [row.item_id for row in got.collect()] == [1, 3]
 
@@ -255,7 +255,7 @@ def test_a_row_becomes_a_message_with_key_headers_and_the_number_of_its_batch(sp
     assert headers == {messages.BATCH: b"4", "kind": b"result", "item": b"1"}
 
 
-def test_messages_of_a_batch_are_told_apart_by_content_and_number(spark: SparkSession) -> None:
+def test_messages_of_a_batch_are_distinguished_by_content_and_number(spark: SparkSession) -> None:
     """The same at every attempt, whatever the order of the rows."""
     rows = [(1, None), (2, 0.5), (1, None), (1, 0.5)]
     ids = []

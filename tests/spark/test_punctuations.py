@@ -146,7 +146,7 @@ def test_a_lie_is_set_apart_or_stops_the_query(spark: SparkSession, tmp_path: Pa
 
 
 def test_silence_and_ends_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
-    """b falls silent and stops holding a back; a range of a's without an end closes nothing and is told of."""
+    """b falls silent and stops holding a back; a range of a's without an end closes nothing and is reported."""
     a = Feed(spark, tmp_path / "a", "k long, a_ts timestamp, low long, high long")
     b = Feed(spark, tmp_path / "b", "k long, b_ts timestamp")
     for n in range(4):

@@ -1,4 +1,4 @@
-"""A healthy run leaves nothing on standard error that looks like trouble; an error is told once."""
+"""A healthy run leaves nothing on standard error that looks like trouble; an error is reported once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SPARKS_OWN = re.compile(
 
 @pytest.mark.spark
 @pytest.mark.more
-def test_a_healthy_run_is_quiet_and_a_bad_column_is_told_once() -> None:
+def test_a_healthy_run_is_quiet_and_a_bad_column_is_reported_once() -> None:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     ran = subprocess.run(
@@ -79,7 +79,7 @@ def test_a_worker_whose_socket_is_closed_ends_without_a_traceback(capfd: pytest.
         mine.close()
 
 
-def test_a_worker_that_fails_otherwise_says_so() -> None:
+def test_a_worker_that_fails_otherwise_is_reported() -> None:
     def worker(sock: socket.socket, authenticated: bool) -> int:
         raise ZeroDivisionError("a mistake")
 

@@ -213,7 +213,7 @@ TWINS = [(1, 0, 5, "late"), (1, 0, 1, "soon"), (2, 1, 7, "late"), (2, 1, 9, "soo
 
 
 def test_which_row_of_a_unique_stream_is_a_violation_is_not_decided_by_the_query(spark: SparkSession) -> None:
-    """Of two rows of one instant one stays, whatever is selected of it or asked about it."""
+    """Of two rows of one instant one stays, whatever is selected of it, and whatever the conditions."""
     rows = spark.createDataFrame(TWINS, "k long, s long, v long, name string").selectExpr(
         "k", "timestamp_seconds(s) AS at", "v", "name"
     )

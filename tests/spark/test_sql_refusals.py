@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 AB = "FROM a, b WHERE a.k = b.k"
 LEFT = "SELECT v FROM a LEFT JOIN b ON a.k = b.k"
-#: Queries, with a mark before what is wrong, and what is said of it.
+#: Queries, with a mark before what is wrong, and its message.
 REFUSED = [
     (f"SELECT »some(w > 1) AS x {AB}", "no such aggregate is computed over results of a join."),
     (f"SELECT »explode(xs) AS x {AB}", "a function that makes several rows of one has no place in a query"),

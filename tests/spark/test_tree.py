@@ -85,7 +85,7 @@ def test_a_tree_of_joins_is_exact_and_evicts_what_its_inputs_close(spark: SparkS
     assert len(propagated) == len(set(propagated))
 
 
-def test_late_rows_and_violations_of_inner_operators_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_rows_and_violations_of_inner_operators_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     """a meets b on x, what they give meets c on y: a and b are streams of the inner operator. Over a restart."""
     columns = {"a": "x long", "b": "x long, y long", "c": "y long"}
     feeds = {n: Feed(spark, tmp_path / n, f"{keys}, {n}_ts timestamp, {n}_n long") for n, keys in columns.items()}

@@ -188,7 +188,7 @@ def test_keys_are_numbers_timestamps_or_dates(spark: SparkSession, kind: str) ->
 
 
 def test_the_delay_follows_the_disorder(spark: SparkSession, tmp_path: Path) -> None:
-    """Late rows are counted and told, and the join is that of the others."""
+    """Late rows are counted and handed out, and the join is that of the others."""
     feeds = [Feed(spark, tmp_path / n, f"k long, {n}_at timestamp") for n in "ab"]
     times = [arrivals(seed, 0.3, 3000) for seed in (1, 2)]
     for feed, of in zip(feeds, times, strict=True):

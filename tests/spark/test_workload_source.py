@@ -185,6 +185,6 @@ def test_a_batch_query_sees_the_whole_stream(spark):
 
 
 @pytest.mark.spark
-def test_wrong_options_are_told_by_spark(spark):
+def test_wrong_options_are_reported_by_spark(spark):
     with pytest.raises(AnalysisException, match="option `partitions` is '0'; it must be a positive whole number"):
         spark.readStream.format("watersmeet").options(workload="bids", partitions="0").load()

@@ -62,7 +62,7 @@ def test_saved_again_it_is_complete_again(tmp_path: Path) -> None:
     assert cache.complete(tmp_path)
 
 
-def test_a_disk_without_room_is_said_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_reported_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(handle: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

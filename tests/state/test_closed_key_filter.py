@@ -43,7 +43,7 @@ def test_most_open_keys_pass():
     assert len(found) < 1_000 + 2 / BITS * 200_000
 
 
-def test_it_grows_with_what_it_is_told():
+def test_it_grows_with_the_keys_it_is_given():
     lists = ValueLists()
     filter = ClosedKeyFilter(lists)
     assert suspects(filter, [1, 2, 3]) == set()
@@ -62,7 +62,7 @@ def test_for_a_small_batch_it_is_not_made():
 
 
 @pytest.mark.parametrize("texts", [["a", "b"], ["", "ä" * 40]])
-def test_keys_with_bytes_are_told_by_their_hash(texts, monkeypatch):
+def test_keys_with_bytes_are_found_by_their_hash(texts, monkeypatch):
     monkeypatch.setattr(encoding, "HASH_MASK", 0)
     lists, keys = ValueLists(), encode([pa.array(texts)])
     lists.close(np.array([0]), np.zeros(2, np.int64), keys)

@@ -56,7 +56,7 @@ def test_of_a_large_batch_a_sample_is_enough() -> None:
     assert 0.1 - slack <= b <= 0.1 + slack
 
 
-def test_only_the_tuples_asked_for_count() -> None:
+def test_only_the_tuples_requested_count() -> None:
     hot = HotKeys()
     hot.add(np.array([1, 2, 2, 3]), np.array([0, 1]))
     assert hot.hottest() == [(1, 0.5), (2, 0.5)]

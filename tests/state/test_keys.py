@@ -94,7 +94,7 @@ def test_equal_keys_are_those_that_spark_calls_equal(key: list[pa.Array], mask: 
 
 
 @pytest.mark.parametrize("kind", SCALARS, ids=str)
-def test_every_value_of_a_type_is_told_apart(kind: pa.DataType) -> None:
+def test_every_value_of_a_type_is_distinguished(kind: pa.DataType) -> None:
     array = pa.array([*SCALARS[kind], None], kind)
     rows, encoded = python_values(array), plain(encode([array]))
     for a, code in zip(rows, encoded, strict=True):
@@ -252,7 +252,7 @@ def test_no_keys_are_decoded_to_no_values(kind: pa.DataType) -> None:
     assert (back.type, len(back)) == (kind, 0)
 
 
-def test_words_are_told_from_bytes() -> None:
+def test_words_are_distinguished_from_bytes() -> None:
     for kind, values in SCALARS.items():
         assert keys.is_word(kind) == (encode([pa.array(values, kind)]).data.size == 0), kind
 

@@ -33,7 +33,7 @@ def slow_lags(times: list[int], newest: int) -> list[int]:
 
 
 @given(TIMES, st.one_of(st.just(BEFORE_ALL), st.integers(-(10**6), 2 * 10**6)))
-def test_lags_are_never_told_too_small(times: list[int], newest: int) -> None:
+def test_lags_are_never_measured_too_small(times: list[int], newest: int) -> None:
     """... and by little too large where the largest time has settled."""
     lags = Lags.of(np.array(times, np.int64))
     assert lags.count.sum() == len(times)
@@ -45,7 +45,7 @@ def test_lags_are_never_told_too_small(times: list[int], newest: int) -> None:
         assert (found <= true + true // 32 + 1).all()
 
 
-def test_lags_of_partitions_are_told_together_and_absurd_ones_are_bounded() -> None:
+def test_lags_of_partitions_are_reported_together_and_absurd_ones_are_bounded() -> None:
     a, b = Lags.of(np.array([5, 3])), Lags.of(np.array([-(1 << 57) * 2, 1]))
     both = Lags.together([a, b])
     assert both.count.sum() == 4
@@ -77,7 +77,7 @@ def test_nothing_is_late_before_something_is_known() -> None:
 
 @pytest.mark.parametrize("algorithm", ["hash", "pwjoin", "general_lazy"])
 @pytest.mark.parametrize("size", [50, 700])
-def test_about_the_share_asked_for_is_late_and_accounted_for(algorithm: str, size: int) -> None:
+def test_about_the_share_requested_is_late_and_accounted_for(algorithm: str, size: int) -> None:
     """Disorder that doubles half-way: the delay follows. A restart every few batches changes nothing."""
     share = 0.01
     straight = plan(tolerant(share), algorithm).start()

@@ -1,4 +1,4 @@
-"""From what the shards of a batch said to its event."""
+"""From the reports of the shards of a batch to its event."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def events(grouped: bool = False) -> RunEvents:
     return RunEvents(["a", "b"], grouped=grouped)
 
 
-def test_streams_are_summed_and_the_slowest_shard_is_told() -> None:
+def test_streams_are_summed_and_the_slowest_shard_is_reported() -> None:
     one = [stream("a", 6, 8 * SECOND, stored=3, bytes=30, hot=[("x", 0.5), ("y", 0.3333)]), stream("b", 1, 5 * SECOND)]
     two = [stream("a", 2, 8 * SECOND, stored=1, bytes=10, hot=[("z", 1.0)]), stream("b", 3, 5 * SECOND)]
     event = events().batch(progress(0, shard(4, two, save_us=2500), shard(0, one)))

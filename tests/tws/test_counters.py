@@ -1,4 +1,4 @@
-"""What the shards said, summed."""
+"""The reports of the shards, summed."""
 
 from __future__ import annotations
 

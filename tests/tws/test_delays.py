@@ -1,4 +1,4 @@
-"""Measured delays through the real packer and processor: all shards agree, and every late row is told."""
+"""Measured delays through the real packer and processor: all shards agree, and every late row is handed out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.tws
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_shards_agree_on_the_delay_and_every_late_row_is_told(shards: int) -> None:
+def test_shards_agree_on_the_delay_and_every_late_row_is_reported(shards: int) -> None:
     """Rows dealt out to any partitions, working states lost now and then."""
     run, chance, size = Shards(tolerant(0.02), shards), Random(shards), 100
     times = [arrivals(seed, 0.3, 1200) for seed in (1, 2)]

@@ -37,7 +37,7 @@ def planned(name: str, **more: Any) -> Callable[[JoinQuery], Join]:
 
 
 def divisible(window: Window) -> bool:
-    """Whether rows of a window can be told in several shards."""
+    """Whether rows of a window are known in several shards."""
     return not isinstance(window, RowsWindow) or window.per_key
 
 

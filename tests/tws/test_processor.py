@@ -145,7 +145,7 @@ def test_payloads_of_every_type_come_out_as_they_went_in(columns: dict[str, tupl
 
 
 @pytest.mark.parametrize("packs", [False, True])
-def test_a_late_row_is_told_in_json(packs: bool) -> None:
+def test_a_late_row_is_written_in_json(packs: bool) -> None:
     columns = EVERYTHING | NESTED if packs else EVERYTHING
     query = JoinQuery((spec("a", columns), spec("b", {})))
     a, b = query.streams
@@ -176,7 +176,7 @@ def test_a_late_row_is_told_in_json(packs: bool) -> None:
 
 
 @pytest.mark.parametrize(("number", "word"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
-def test_what_json_has_no_number_for_is_told_in_words(number: float, word: str) -> None:
+def test_what_json_has_no_number_for_is_written_in_words(number: float, word: str) -> None:
     query = JoinQuery((spec("a", {"x": (pa.float64(), []), "xs": (pa.list_(pa.float64()), [])}), spec("b", {})))
     a, b = query.streams
     run = Shards(query, 1)

@@ -1,7 +1,7 @@
 """The protocol of state, cache, retry and compaction (`lab.tws.protocol`), over every kind of operator.
 
 Two kinds at a time share the caches of three machines. The rings have a few examples of each pair, `more` has other
-pairs and more of them, and `python -m soak mishaps` has as many as it is told.
+pairs and more of them, and `python -m soak mishaps` takes their number as an argument.
 """
 
 from __future__ import annotations

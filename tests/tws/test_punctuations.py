@@ -191,7 +191,7 @@ def largest(spec: StreamSpec, batch: Batch) -> tuple[Any, int]:
 @settings(max_examples=25)
 @given(scripts(st.sampled_from(["int64", "string"]), st.just("inner"), punctuated=False, rows=9, batches=3), st.data())
 def test_violations_of_large_batches_depend_neither_on_shards_nor_on_partitions(script: Script, data: Any) -> None:
-    """Batches with so many event times that these are told in slices."""
+    """Batches with so many event times that they are sent in slices."""
     constraint = data.draw(st.sampled_from([Ordered(), Clustered()]))
     script = replace(script, constraints=((constraint,), ()))
     with pytest.MonkeyPatch.context() as patch:
@@ -329,7 +329,7 @@ def _needing(needs: tuple[bool, bool]) -> tuple[PackedRule, ...]:
 
 
 @pytest.mark.parametrize("on_violation", ["drop", "error"])
-def test_a_rejected_punctuation_is_told_of(on_violation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_punctuation_is_reported(on_violation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted_shards, "RULES", _needing((True, True)))
     run, chance = Shards(scene(), 3, on_violation), Random(0)
     arrivals = (

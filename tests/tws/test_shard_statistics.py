@@ -48,7 +48,7 @@ def follow(name: str, restart_at: int | None = None) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_what_is_foretold_comes_true(name: str) -> None:
+def test_what_is_predicted_comes_true(name: str) -> None:
     output = follow(name)
     assert "results" not in output[0]["predicted"], "nobody knows yet how long a batch is"
     for counter, off in (("stored", 0.2), ("state_bytes", 0.25), ("results", 0.3), ("probed", 0.4)):

@@ -1,4 +1,4 @@
-"""Cautions about windows, delays and idleness, from what is asked for alone."""
+"""Cautions about windows, delays and idleness, from the arguments alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_delay_that_keeps_rows_far_longer_than_the_window() -> None:
     for quiet in (
         [spec("a", 10), spec("b", 10, delay=99 * SECOND)],
         [spec("a", 10, delay=100 * SECOND), spec("b", 600)],  # its own delay keeps the others
-        [spec("a", 0), spec("b", 10, delay=100 * SECOND)],  # said of the window of 0
+        [spec("a", 0), spec("b", 10, delay=100 * SECOND)],  # about the window of 0
         [spec("a", Unbounded()), spec("b", 10, delay=100 * SECOND)],
         [spec("a", 10), spec("b", 10, delay=FOREVER)],  # no row is ever late
     ):

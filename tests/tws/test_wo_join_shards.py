@@ -57,7 +57,7 @@ class Shards:
         return self.join.query
 
     def step(self, dealt: list[Dealt], chance: Random, *, ended: bool = False) -> list[Row]:
-        """Results of a batch; `stats` then has what each shard said."""
+        """Results of a batch; `stats` then has the report of each shard."""
         ids = shard_ids(self.shards, self.shards)
         self.stores = self.stores or {id: MemoryStore() for id in ids}
         self.at = self.at or [0] * len(dealt)

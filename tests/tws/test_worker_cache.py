@@ -15,7 +15,7 @@ from watersmeet.spark.runtime.worker_cache import OWNER
 
 pytestmark = pytest.mark.tws
 
-#: Stands in for a JVM: all that is asked of one is its name, its number and its start.
+#: Stands in for a JVM: all that is read of one is its name, its number and its start.
 WAITS = "import sys; sys.stdin.read()"
 
 

@@ -21,7 +21,7 @@ def matches_within(left, right, window):
     return sum(int(np.count_nonzero(np.abs(times[a:b] - t) <= window)) for a, b, t in pairs)
 
 
-def test_each_row_meets_about_as_many_partners_as_asked_for():
+def test_each_row_meets_about_as_many_partners_as_requested():
     made = Drifting(rate=400, partners=3.0)
     middle, around = made.rows("left", 10 * SECOND, 15 * SECOND), made.rows("right", 0, 25 * SECOND)
     assert matches_within(middle, around, 10 * SECOND) / middle["key"].size == pytest.approx(3.0, rel=0.1)

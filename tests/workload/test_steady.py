@@ -1,4 +1,4 @@
-"""Streams as cost models think of them: as many tuples and keys as asked for, and punctuations that are true."""
+"""Streams as cost models think of them: as many tuples and keys as requested, and punctuations that are true."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def columns(streams: Steady, i: int, seconds: float) -> tuple[np.ndarray, np.nda
     return tuple(np.concatenate([r.column(c).to_numpy() for r in rows]) for c in (1, 0))  # type: ignore[return-value]
 
 
-def test_rates_and_keys_are_as_asked() -> None:
+def test_rates_and_keys_are_as_requested() -> None:
     for i, (rate, keys) in enumerate(((200, 30), (50, 10))):
         times, values = columns(LOAD, i, 40)
         assert times.size == pytest.approx(rate * 40, rel=0.1)
