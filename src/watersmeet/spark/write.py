@@ -14,6 +14,7 @@ from watersmeet.errors import QueryError
 from watersmeet.model import durations
 from watersmeet.model.durations import Duration
 from watersmeet.spark.checkpoints import result_folder as folders
+from watersmeet.spark.checkpoints.checkpoint_folder import refuse_incomplete
 from watersmeet.spark.checkpoints.last_batch import last_batch_begun, plan_last_batch, refuse_begun, require_reach
 from watersmeet.spark.checkpoints.result_folder import Folder
 from watersmeet.spark.checkpoints.seed_results import deliver_seed
@@ -117,7 +118,9 @@ def start_writing(
     folders.refuse_shared({"checkpoint": place} | tables)
     spark = (joined.joined if isinstance(joined, Grouped) else joined).streams[0].df.sparkSession
     known = folders.query_id(spark, place)
-    if known is not None:
+    if known is None:
+        refuse_incomplete(folders.driver_path(spark, place))
+    else:
         compare(spark, place, joined._operators)
     for folder in own:
         folder.check(spark, known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from watersmeet.errors import StateMismatchError
 from watersmeet.spark.checkpoints.file_system import FilePath
 
 #: Folders that a checkpoint has from its first batch on.
@@ -41,3 +42,14 @@ def lack(folder: FilePath | None) -> Lack | None:
     if any(name.startswith("batch=") or name.endswith(".parquet") or name == "_spark_metadata" for name in names):
         return Lack("holds rows that a query has written, and no checkpoint", "give the query's checkpoint folder.")
     return Lack(f"is no checkpoint (it holds {', '.join(names[:3])})", "give the query's checkpoint folder.")
+
+
+def refuse_incomplete(folder: FilePath | None) -> None:
+    """Refuse a checkpoint that has state and no `metadata`, the first file of a query and the last of a rewrite."""
+    if folder is None or (folder / "metadata").exists() or not (folder / "state").is_dir():
+        return
+    raise StateMismatchError(
+        f"`checkpoint` {folder} is incomplete: it has state and no metadata. What seeded, rescaled, evolved or copied "
+        "it was interrupted.",
+        hint="remove the folder and do it again; what it was made from is unchanged.",
+    )

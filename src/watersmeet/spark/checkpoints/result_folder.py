@@ -97,7 +97,7 @@ def refuse_shared(folders: Mapping[str, str]) -> None:
 
 def query_id(spark: SparkSession, checkpoint: str) -> str | None:
     """The id of the query that a checkpoint is for; None if there is none yet."""
-    folder = _driver_path(spark, checkpoint)
+    folder = driver_path(spark, checkpoint)
     if folder is not None and not (folder / "metadata").exists():
         return None
     rows = read_text(spark, f"{literal(checkpoint)}/metadata")
@@ -117,7 +117,7 @@ def _contents(spark: SparkSession, path: str) -> tuple[set[str], bool]:
 
     Spark warns of paths that do not exist, so files are listed where they can be; a client of Spark Connect cannot.
     """
-    folder = _driver_path(spark, path)
+    folder = driver_path(spark, path)
     if folder is None:
         writers = {row[0] for row in read_text(spark, f"{literal(path)}/{MARK}/part-*") or ()}
         return writers, _has(spark, f"{literal(path)}/batch=*")
@@ -127,7 +127,7 @@ def _contents(spark: SparkSession, path: str) -> tuple[set[str], bool]:
     return {line for text in texts for line in text.splitlines()}, any(e.name.startswith("batch=") for e in entries)
 
 
-def _driver_path(spark: SparkSession, path: str) -> FilePath | None:
+def driver_path(spark: SparkSession, path: str) -> FilePath | None:
     """The path as the driver reaches it; None for a client of Spark Connect, whose files are others."""
     return None if getattr(spark, "_jvm", None) is None else reached(spark, path)
 
