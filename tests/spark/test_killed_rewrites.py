@@ -1,5 +1,5 @@
-"""A process that is killed while it seeds or evolves a checkpoint: the old one is untouched, the new one is not there or
-refused; done again, the results are exact. Rescaling writes its checkpoint as evolving does."""
+"""A process that is killed while it seeds or evolves a checkpoint: the old one is untouched, the new one is not there
+or refused; done again, the results are exact. Rescaling writes its checkpoint as evolving does."""
 
 from __future__ import annotations
 
