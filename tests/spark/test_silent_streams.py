@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
-from lab.spark.feeds import Feed, rows, run
+from lab.spark.feeds import Feed, partitions, rows, run
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError, WindowError
 from watersmeet.spark.session import EMPTY_BATCHES
 
@@ -32,10 +32,12 @@ class Two:
         self.a = Feed(spark, folder / "a", "k bigint, at timestamp, x bigint")
         self.b = Feed(spark, folder / "b", "k bigint, bt timestamp, y bigint")
 
-    def join(self, how: str = "left", a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> wm.Joined:
+    def join(
+        self, how: str = "left", a: dict[str, Any] | None = None, b: dict[str, Any] | None = None, shards: int = 2
+    ) -> wm.Joined:
         left = wm.stream(self.a.stream(), time="at", window="10 seconds", name="a", **(a or {}))
         right = wm.stream(self.b.stream(), time="bt", window="10 seconds", name="b", **(b or {}))
-        return wm.join(left, right, on="k", how=how, shards=2)
+        return wm.join(left, right, on="k", how=how, shards=shards)
 
 
 @pytest.fixture
@@ -181,10 +183,25 @@ def test_a_batch_that_is_run_again_follows_the_same_clock(
         start().awaitTermination()
     out.until(1, start())
     assert [n for n, batch in out.batches.items() if batch] == failed, "the row is one of the same batch"
-    started[-1].stop()
-    with pytest.raises(StateMismatchError, match="stream `b` has an `idle_clock`; the timers of its shards cannot be"):
-        wm.rescale_state(two.a.spark, tmp_path / "c", tmp_path / "other", shards=3)
-    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_a_query_that_starts_again_in_silence_follows_the_clock(
+    spark: SparkSession, two: Two, tmp_path: Path, started: list[StreamingQuery], shards: int
+) -> None:
+    """As it was, or rescaled: timers are part of the state."""
+    now, clock, out, place = datetime.now(UTC), {"idle_clock": "1 second"}, Collected(), tmp_path / "2"
+    two.a.add_rows([(k, now, k) for k in range(4)])
+    two.b.add_rows([(1, now, 1)])
+    before = run(two.join(b=clock).df, place)
+    assert rows(before.table, ["k", "x", "y"]) == [(1, 1, 1)]
+    if shards == 3:
+        wm.rescale_state(spark, place, tmp_path / "3", shards=shards)
+    with partitions(spark, shards):
+        joined = two.join(b=clock, shards=shards)
+        started.append(wm.write(joined, checkpoint=tmp_path / str(shards), results=out, trigger="0 seconds"))
+        out.until(3, started[0])
+    assert [(k, x, y) for k, _, x, _, y in out.rows()] == [(k, k, None) for k in (0, 2, 3)]
 
 
 def test_a_run_that_takes_what_is_there_ends_with_a_clock(two: Two, tmp_path: Path) -> None:

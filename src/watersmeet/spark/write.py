@@ -15,7 +15,13 @@ from watersmeet.model import durations
 from watersmeet.model.durations import Duration
 from watersmeet.spark.checkpoints import result_folder as folders
 from watersmeet.spark.checkpoints.checkpoint_folder import refuse_incomplete
-from watersmeet.spark.checkpoints.last_batch import last_batch_begun, plan_last_batch, refuse_begun, require_reach
+from watersmeet.spark.checkpoints.planned_batch import (
+    last_batch_begun,
+    plan_clock_batch,
+    plan_last_batch,
+    refuse_begun,
+    require_reach,
+)
 from watersmeet.spark.checkpoints.result_folder import Folder
 from watersmeet.spark.checkpoints.seed_results import deliver_seed
 from watersmeet.spark.checkpoints.state_reader import compare
@@ -130,12 +136,18 @@ def start_writing(
         refuse_begun(spark, place)
     deliver_seed(spark, place, _splitting(sinks, joined.names, place))
     if not ends:
+        if _follows_clock(joined) and not pace.keys() & {"availableNow", "once"}:
+            plan_clock_batch(spark, place)
         return _start(joined, dead_letters, sinks, place, pace)
     if not last_batch_begun(spark, place):  # one that was interrupted may be in the sinks: only it is run again
         _start(joined, dead_letters, sinks, place, {"availableNow": True}).awaitTermination()
         plan_last_batch(spark, place)
     assert joined.again is not None, "made by `join`"
     return _start(joined.again(ends_after), dead_letters, sinks, place, {"once": True})
+
+
+def _follows_clock(joined: Joined | Grouped) -> bool:
+    return any(s.idle_clock is not None for query, _ in joined._operators for s in query.streams)
 
 
 def _start(

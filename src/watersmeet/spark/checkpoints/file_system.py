@@ -8,6 +8,7 @@ the only module that calls it. A client of Spark Connect has no JVM: there, file
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -168,6 +169,19 @@ def moved_whole(source: FilePath, to: FilePath) -> bool:
     except (OSError, Py4JJavaError):
         return False
     return True
+
+
+def move_new(source: FilePath, to: FilePath) -> None:
+    """Give a file its place; an OSError if another one is there."""
+    if isinstance(source, Path) and isinstance(to, Path):
+        try:
+            os.link(source, to)  # a rename would replace it
+        finally:
+            source.unlink()
+    elif to.exists():
+        raise FileExistsError(str(to))
+    else:
+        source.rename(to)
 
 
 def remove(folder: FilePath) -> None:

@@ -43,9 +43,13 @@ from watersmeet.state.durable.log import Store
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-#: Settings of the queries that write: whole snapshots; and few (large) rows at a time.
+#: Settings of the queries that write: whole snapshots; few (large) rows at a time, and one batch, whatever timers say.
 WHOLE_SNAPSHOTS = {_CHANGELOGS: "false"}
-_WRITING = {**WHOLE_SNAPSHOTS, "spark.sql.execution.arrow.maxRecordsPerBatch": "8"}
+_WRITING = {
+    **WHOLE_SNAPSHOTS,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8",
+    sessions.EMPTY_BATCHES: "false",
+}
 _SEED = pa.schema([("shard", pa.int32()), ("id", pa.int64()), ("data", pa.binary())])
 _SEED_DDL = "shard int, id bigint, data binary"
 _HEADER = -1  # the id of a header among segments
@@ -212,14 +216,9 @@ class NewState:
         return out
 
 
-def _refuse_clock(operator: Operator) -> None:
-    """Refuse a state with timers, by which Spark calls shards in batches without rows."""
-    clocked = next((s["name"] for s in operator.sample.query["streams"] if s.get("idle_clock") is not None), None)
-    if clocked is not None:
-        raise StateMismatchError(
-            f"stream `{clocked}` has an `idle_clock`; the timers of its shards cannot be written anew.",
-            hint="go on with the checkpoint as it is, or start from a new one.",
-        )
+def _follows_clock(operator: Operator) -> bool:
+    """Whether the shards have timers, by which Spark calls them in batches without rows."""
+    return any(s.get("idle_clock") is not None for s in operator.sample.query["streams"])
 
 
 @dataclass
@@ -236,8 +235,6 @@ class _Rewriting:
 
     def run(self) -> FilePath:
         """The new checkpoint, complete, in a folder of its own."""
-        for operator in self.state.operators:
-            _refuse_clock(operator)
         made = self.scratch / "checkpoint"
         made.mkdir()
         unique_ids = {}
@@ -273,11 +270,12 @@ class _Rewriting:
     def _write_state(self, operator: Operator, seed: FilePath, made: FilePath) -> list[Any]:
         """Let Spark write the state of an operator; gives the unique ids of its files."""
         temporary = self.scratch / f"written-{operator.id}"
-        spark = self.state.spark
+        spark, clock = self.state.spark, _follows_clock(operator)
+        mode = "ProcessingTime" if clock else "None"
         with changed_settings(spark, _WRITING | {_PARTITIONS: str(self.new_state.partitions)}):
             rows = spark.readStream.schema(_SEED_DDL).parquet(files.url(seed)).mapInArrow(_same, _SEED_DDL)
             written = rows.groupBy("shard").transformWithStateInPandas(
-                Seeding(), outputStructType="shard int", outputMode="Append", timeMode="None"
+                Seeding(timers=clock), outputStructType="shard int", outputMode="Append", timeMode=mode
             )
             writer = written.writeStream.format("noop").option("checkpointLocation", files.url(temporary))
             with sessions.default_file_manager(spark, files.url(temporary)):
@@ -359,9 +357,13 @@ def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Seeding(StatefulProcessor):
-    """Writes header and segments of a shard into the state, as they are."""
+    """Writes header and segments of a shard into the state, as they are; `timers` call it in the next batch."""
+
+    def __init__(self, *, timers: bool) -> None:
+        self.timers = timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
         self.header, self.segments = declare(handle)
 
     def handleInputRows(  # type: ignore[override]  # Spark's name; frames only
@@ -373,6 +375,8 @@ class Seeding(StatefulProcessor):
                     self.header.update((bytes(data),))
                 else:
                     self.segments.updateValue((int(id),), (bytes(data),))
+        if self.timers:
+            self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
         yield pd.DataFrame({"shard": pd.Series([key[0]], dtype="int32")})
 
     def close(self) -> None:

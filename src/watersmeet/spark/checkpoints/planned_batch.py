@@ -1,16 +1,24 @@
 """One more batch of a query that has processed its input: an entry in the offset log, which Spark runs as left over.
 
-Spark plans a batch by writing the positions of its sources into the offset log, and runs it again after a failure. A
-copy of the last entry is a batch without rows. Spark itself writes no two equal entries, because each has the time of
-its batch; so a copy shows that the last batch was begun.
+Spark plans a batch by writing the positions of its sources into the offset log, and runs it again after a failure. An
+entry with the positions of the last one is a batch without rows. Spark itself writes no two equal entries, because each
+has the time of its batch; so a copy of the last entry marks the last batch of a checkpoint (`ends=True`).
+
+A query that follows the clock needs such a batch when it is started again: before the first batch of a run Spark does
+not see that shards have timers, and waits for rows.
 """
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import QueryError, StateMismatchError
-from watersmeet.spark.checkpoints.file_system import FilePath, reached
+from watersmeet.spark.checkpoints.file_system import FilePath, move_new, reached
 
 
 def require_reach(spark: SparkSession, checkpoint: str) -> FilePath:
@@ -50,14 +58,36 @@ def refuse_begun(spark: SparkSession, checkpoint: str) -> None:
 
 def plan_last_batch(spark: SparkSession, checkpoint: str) -> None:
     """Plan a batch without rows after the last one; nothing if no batch has run, or one is planned already."""
-    folder = require_reach(spark, checkpoint)
+    _plan(require_reach(spark, checkpoint), lambda entry: entry)
+
+
+def plan_clock_batch(spark: SparkSession, checkpoint: str) -> None:
+    """The same with the time of now, where the checkpoint is within reach and every source has been read."""
+    folder = reached(spark, checkpoint)
+    if folder is not None:
+        with suppress(FileExistsError):  # another driver has planned one: Spark refuses one of the two
+            _plan(folder, _of_now)
+
+
+def _of_now(entry: bytes) -> bytes | None:
+    version, metadata, *positions = entry.decode().split("\n")
+    if "-" in positions:
+        return None
+    now = json.loads(metadata) | {"batchTimestampMs": time.time_ns() // 1_000_000}
+    return "\n".join([version, json.dumps(now, separators=(",", ":")), *positions]).encode()
+
+
+def _plan(folder: FilePath, changed: Callable[[bytes], bytes | None]) -> None:
     planned, done = (_numbers(folder / log) for log in ("offsets", "commits"))
     if not planned or max(planned) not in done:
         return
     offsets, number = folder / "offsets", max(planned) + 1
+    entry = changed((offsets / str(number - 1)).read_bytes())
+    if entry is None:
+        return
     made = offsets / f".{number}.new"
-    made.write_bytes((offsets / str(number - 1)).read_bytes())
-    made.rename(offsets / str(number))
+    made.write_bytes(entry)
+    move_new(made, offsets / str(number))
 
 
 def _numbers(log: FilePath) -> set[int]:
