@@ -41,12 +41,14 @@ class Condition:
     """A predicate in SQL and in Python, over x, u and a_n of a, and y, v and b_n of b.
 
     `partners[i]` tells of the numbers of a row of stream i (x and u, or y and v) and of a value of the other's compared
-    column whether they may match; None: any may, and NULL otherwise matches nothing.
+    column whether they may match; None: any may, and NULL otherwise matches nothing. `own[i]` is the part about the
+    number of a row of stream i alone.
     """
 
     sql: str
     holds: Callable[..., bool]
     partners: tuple[Callable[..., bool] | None, Callable[..., bool] | None] = (None, None)
+    own: tuple[Callable[[int], bool] | None, Callable[[int], bool] | None] = (None, None)
 
     def true_of(self, a: Tuple, b: Tuple) -> bool:
         x, u, y, v = a.key[0], further(0, a), b.key[0], further(1, b)
@@ -56,7 +58,9 @@ class Condition:
         return self.holds(x, u, a.row, y, v, b.row)
 
     def partners_of(self, i: int, j: int, t: Tuple) -> list[int] | None:
-        may = self.partners[i]
+        may, own = self.partners[i], self.own[i]
+        if own is not None and not own(t.row):
+            return []
         if may is None:
             return None
         if t.key[0] is None:
@@ -97,8 +101,14 @@ CONDITIONS = [
         lambda x, u, m, y, v, n: x - y > 0.5 and m + n > 3,
         (lambda x, u, y: x - y > 0.5, lambda y, v, x: x - y > 0.5),
     ),
+    Condition(
+        "abs(x - y) <= 2 AND a_n <> 5 AND b_n % 3 > 0",
+        lambda x, u, m, y, v, n: abs(x - y) <= 2 and m != 5 and n % 3 > 0,
+        (lambda x, u, y: abs(x - y) <= 2, lambda y, v, x: abs(x - y) <= 2),
+        (lambda m: m != 5, lambda n: n % 3 > 0),
+    ),
     Condition("a_n % 2 = b_n % 2", lambda x, u, m, y, v, n: m % 2 == n % 2),
-    Condition("x <> y AND a_n <> 5", lambda x, u, m, y, v, n: x != y and m != 5),
+    Condition("x <> y AND a_n <> 5", lambda x, u, m, y, v, n: x != y and m != 5, own=(lambda m: m != 5, None)),
 ]
 #: Those that a sorted index can answer.
 INDEXABLE = CONDITIONS[:-2]

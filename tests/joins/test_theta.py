@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from watersmeet.joins import plan
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.joins.reference.rules import Elements
 from watersmeet.model.batches import Batch, no_rows
-from watersmeet.model.punctuations import Ordered, Punctuation, Range
+from watersmeet.model.punctuations import BatchPunctuations, Ordered, Punctuation, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow
 from watersmeet.optimizer.planner import make_plan
@@ -169,24 +170,33 @@ FLOATING = ["x <= y", "x < y", "abs(x - y) <= 5", "x - y >= 0.1", "5 <= x - y", 
 WIDE = ["x <= y", "x < y", "x > y", "x = y", "x + 1 <= y", "abs(x - y) <= 1"]
 
 
+TENTHS = [None, *(Decimal(n).scaleb(-1) for n in range(-20, 40))]
+
+
 @pytest.mark.parametrize(
-    ("kind", "values", "conditions"),
+    ("kinds", "values", "conditions"),
     [
-        (pa.float64(), FLOATS, FLOATING),
-        (pa.float32(), FLOATS[:6] + FLOATS[9:], FLOATING),
-        (pa.int64(), WHOLE[:7] + WHOLE[9:], WIDE),
-        (pa.decimal128(20, 2), [None if v is None else v * 100 for v in WHOLE[:7]], WIDE),
-        (pa.timestamp("us", "UTC"), [*WHOLE[:5], 1_700_000_000_000_001, 1_700_000_000_000_000], WIDE[:4]),
+        ((pa.float64(),) * 2, [*FLOATS, 5e-324, 1e-323], [*FLOATING, "x * 0.1 = y * 0.1"]),
+        ((pa.float32(),) * 2, FLOATS[:6] + FLOATS[9:], FLOATING),
+        ((pa.float32(), pa.float64()), FLOATS[:6] + FLOATS[9:], FLOATING),
+        ((pa.int64(),) * 2, WHOLE[:7] + WHOLE[9:], WIDE),
+        ((pa.decimal128(20, 2),) * 2, [None if v is None else v * 100 for v in WHOLE[:7]], WIDE),
+        ((pa.decimal128(5, 1), pa.decimal128(10, 3)), TENTHS, WIDE),
+        ((pa.decimal128(10, 3), pa.decimal128(5, 1)), TENTHS, WIDE),
+        ((pa.decimal128(5, 1), pa.float64()), TENTHS, WIDE),
+        ((pa.int64(), pa.decimal128(10, 3)), WHOLE[:5], WIDE),
+        ((pa.timestamp("us", "UTC"),) * 2, [*WHOLE[:5], 1_700_000_000_000_001, 1_700_000_000_000_000], WIDE[:4]),
     ],
     ids=str,
 )
-def test_the_index_misses_no_match(kind: pa.DataType, values: list[Any], conditions: list[str]) -> None:
-    column = pa.array(values, pa.int64() if kind == pa.timestamp("us", "UTC") else kind)
-    column = column.cast(kind)
+def test_the_index_misses_no_match(
+    kinds: tuple[pa.DataType, pa.DataType], values: list[Any], conditions: list[str]
+) -> None:
+    columns = [_column(values, kind) for kind in kinds]
     for text in conditions:
         found = []
         for algorithm in ("theta", "band"):
-            query = JoinQuery(*typed(kind, text))
+            query = JoinQuery(*typed(kinds, text))
             batches = [
                 Batch.of(
                     pa.record_batch(
@@ -194,7 +204,7 @@ def test_the_index_misses_no_match(kind: pa.DataType, values: list[Any], conditi
                     ),
                     s.time,
                 )
-                for s in query.streams
+                for s, column in zip(query.streams, columns, strict=True)
             ]
             empty = Batch(no_rows(query.streams[1].schema))
             join = plan(query, algorithm).start()
@@ -205,14 +215,32 @@ def test_the_index_misses_no_match(kind: pa.DataType, values: list[Any], conditi
         assert found[0] == found[1], text
 
 
-def typed(kind: pa.DataType, where: str) -> tuple[tuple[StreamSpec, ...], str, Any]:
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kind == pa.timestamp("us", "UTC"):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array([v if v is None or not pa.types.is_floating(kind) else float(v) for v in values], kind)
+
+
+def typed(kinds: tuple[pa.DataType, pa.DataType], where: str) -> tuple[tuple[StreamSpec, ...], str, Any]:
     specs = tuple(
         StreamSpec(
             n, pa.schema([(f"{n}_ts", pa.int64()), (c, kind), (f"{n}_n", pa.int64())]), f"{n}_ts", (), TimeWindow(5)
         )
-        for n, c in zip("ab", "xy", strict=True)
+        for n, c, kind in zip("ab", "xy", kinds, strict=True)
     )
     return specs, "inner", parse(where, columns_of(specs))
+
+
+def test_sums_beyond_all_doubles_bound_nothing() -> None:
+    """Attributes of one stream that are further apart than any double: the index looks at all."""
+    kinds = (pa.float64(), pa.float64())
+    specs, how, _ = typed(kinds, "x = y")
+    specs = (replace(specs[0], schema=specs[0].schema.append(pa.field("w", pa.float64()))), specs[1])
+    query = JoinQuery(specs, how, parse("x <= y AND y < w", columns_of(specs)))
+    rows = pa.record_batch([[1], [-1.7e308], [0], [1.7e308]], schema=specs[0].schema)
+    others = pa.record_batch([[1], [3.0], [0]], schema=specs[1].schema)
+    join = plan(query, "band").start()
+    assert len(step(join, [Batch.of(r, s.time) for r, s in zip((rows, others), specs, strict=True)])) == 1
 
 
 # ---------------------------------------------------------------- purging
@@ -241,6 +269,28 @@ def test_a_range_purges_what_it_leaves_no_partner(algorithm: str) -> None:
     join, _ = run(purging(CONDITIONS[1]), (rows, NONE), (NONE, closed), algorithm=algorithm)
     assert sorted(row[1] for row in stored(join, 0)) == [98, 99]
     assert join.counters.purged == 2
+
+
+@pytest.mark.parametrize("algorithm", ["theta", "band"])
+@pytest.mark.parametrize("kind", [pa.decimal128(15, 2), pa.decimal128(18, 6), pa.decimal128(38, 10)], ids=str)
+def test_no_decimal_is_purged_that_may_still_match(kind: pa.DataType, algorithm: str) -> None:
+    """x <= y, and no more y above x: every a stays, for y = x may come; of any size, though doubles round."""
+    unit = Decimal(1).scaleb(-kind.scale)
+    amounts = [
+        Decimal(n).scaleb(-2)
+        for n in (5, 57789110737818, 123456789012345, 99999999999999, *range(10**9, 10**9 + 400, 7))
+    ]
+    amounts = [a for a in amounts if a.adjusted() < kind.precision - kind.scale]
+    for x in amounts:
+        specs, how, where = typed((kind, kind), "x <= y")
+        specs = (specs[0], replace(specs[1], compared="y"))
+        join = plan(JoinQuery(specs, how, where), algorithm).start()
+        one, same = (pa.record_batch([[1], pa.array([x], kind), [0]], schema=s.schema) for s in specs)
+        nothing = [Batch(no_rows(s.schema)) for s in specs]
+        above = Punctuation(Range(x + unit, None), 1)
+        closed = BatchPunctuations.of([above], pa.schema([specs[1].schema.field("y")]))
+        step(join, [Batch.of(one, "a_ts"), Batch.of(same.slice(0, 0), "b_ts", punctuations=closed)])
+        assert len(step(join, [nothing[0], Batch.of(same, "b_ts")])) == 1, x
 
 
 def test_an_ordered_stream_purges_as_it_goes() -> None:

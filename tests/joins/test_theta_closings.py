@@ -35,11 +35,12 @@ VALUES = range(-18, 25)
 
 @dataclass(frozen=True)
 class Condition:
-    """A predicate in SQL and in Python: that of the bounds between streams, and all of it."""
+    """A predicate in SQL and in Python: the bounds between streams, the rest, and what is about one stream alone."""
 
     sql: str
     bounds: Callable[..., bool]
     rest: Callable[..., bool] = lambda *values: True
+    own: Callable[[int, int | None], bool] = lambda stream, value: True
 
     @property
     def streams(self) -> int:
@@ -47,10 +48,14 @@ class Condition:
 
     def true_of(self, *combination: Tuple) -> bool:
         values = [t.key[0] for t in combination]
-        return None not in values and bool(self.bounds(*values)) and self.rest(*values)
+        if None in values or not all(self.own(i, value) for i, value in enumerate(values)):
+            return False
+        return bool(self.bounds(*values)) and self.rest(*values)
 
     def partners_of(self, i: int, j: int, t: Tuple) -> Sequence[int] | None:
         """Values of stream j for which some values of the remaining streams make the bounds true; None: any."""
+        if not self.own(i, t.key[0]):
+            return []
         found = np.flatnonzero(_pairs(self, i, j)[VALUES.index(t.key[0] or 0)])
         if len(found) == len(VALUES):
             return None
@@ -82,7 +87,9 @@ CONDITIONS = [
         lambda x, y, z: x + y + z > 5,
     ),
     Condition("x + y = 5 AND y = z", lambda x, y, z: (x + y == 5) & (y == z)),
-    Condition("abs(x - y) <= 1 AND z > 3", lambda x, y, z: abs(x - y) <= 1, lambda x, y, z: z > 3),
+    Condition(
+        "abs(x - y) <= 1 AND z > 3", lambda x, y, z: abs(x - y) <= 1, own=lambda i, value: i != 2 or (value or 0) > 3
+    ),
     Condition("x < y AND y <= z AND abs(z - w) <= 1", lambda x, y, z, w: (x < y) & (y <= z) & (abs(z - w) <= 1)),
 ]
 

@@ -56,6 +56,10 @@ def test_names_are_found_as_spark_finds_them() -> None:
             "moment > later - INTERVAL 1 MONTH",
             "`INTERVAL '1' MONTH`, which has no fixed length in days to microseconds",
         ),
+        (
+            "moment > later - INTERVAL 999999999 DAYS",
+            "`INTERVAL '999999999' DAYS`, which is longer than Spark's longest interval",
+        ),
         ("i --n", "`--n`"),
         ("i <", "an end where a value should be"),
         ("(i < n", "no ) where one should be"),

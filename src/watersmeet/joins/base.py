@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar, Generic
+from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +34,10 @@ class RunningJoin(ABC, Generic[IndexT]):
     """A join at work: the state and the watermark of each stream, and the counters of the last step.
 
     With `decides_on_arrival` rows that fail the part of `where` that is about their own stream are not stored: they
-    match nothing. (Where rows are counted they must be.)
+    match nothing. (Where rows are counted they must be.) They declare what they declare all the same.
     """
 
-    decides_on_arrival: ClassVar[bool] = False
+    decides_on_arrival = False
 
     def __init__(self, query: JoinQuery, streams: list[StreamState[IndexT]]) -> None:
         self.query = query
@@ -155,6 +155,8 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.counters = Counters()
         self.late, self.violations = [], []
         self.arrivals = [self._admit(i, batch) for i, batch in enumerate(batches)]
+        for i, arrivals in enumerate(self.arrivals):
+            self._decide(i, arrivals)
         for i, batch in enumerate(batches):
             self._advance(i, batch)
             self.counters.violations += 0 if batch.rejected is None else batch.rejected.num_rows
@@ -178,7 +180,6 @@ class RunningJoin(ABC, Generic[IndexT]):
             self.violations.append(batch.rows.take(pa.array(arrivals.which[violating])))
             self.counters.violations += int(np.count_nonzero(violating))
             arrivals.which = arrivals.which[~violating]
-        self._decide(i, arrivals)
         return arrivals
 
     def _decide(self, i: int, arrivals: Arrivals) -> None:

@@ -74,6 +74,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
         self.expiration = expiration or 0
         self.max_matches = max_matches_per_row
         self.defers = bool(self.counted or every)
+        self.decides_on_arrival = not self.counted and isinstance(self.axis, EventTime)
         self.pending = [
             PendingState(s, ValueLists(f"{i}.pending", arrays)) for i, s in enumerate(query.streams) if self.defers
         ]

@@ -127,6 +127,8 @@ class Scan(Search):
 class RunningTheta(RunningJoin[ValueLists]):
     """The join of two streams at work, with windows of time."""
 
+    decides_on_arrival = True
+
     def __init__(self, query: JoinQuery, search: Search, arrays: Arrays | None = None) -> None:
         super().__init__(query, [StreamState(s, ValueLists(str(i), arrays)) for i, s in enumerate(query.streams)])
         self.search = search
@@ -163,6 +165,9 @@ class RunningTheta(RunningJoin[ValueLists]):
         arrivals = super()._admit(i, batch)
         self.partners.admit(self, i, arrivals, batch)
         return arrivals
+
+    def _fail(self, i: int, arrivals: Arrivals, which: Int64s) -> None:
+        self.unmatched.without_partner(i, arrivals, which)
 
     def _probe(self, i: int) -> Iterator[pa.Table]:
         for rows, slots, numbers, positions in self.search.pairs(self, i):

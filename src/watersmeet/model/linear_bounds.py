@@ -28,6 +28,8 @@ Bools = npt.NDArray[np.bool_]
 EXACT = float(1 << 52)
 #: Rounding errors of a bound, in units of the last place of its terms: more than any predicate of few terms makes.
 ULPS = 32
+#: The smallest double above 0: products round to multiples of it, however small they are.
+_SMALLEST = 5e-324
 #: Digits of a decimal that a double holds.
 _DIGITS = 15
 #: Bounds with larger constants are not chained: sums with them may round.
@@ -106,7 +108,7 @@ class Bound:
             limits = values + float(self.constant)
             sums = sums + abs(float(self.constant)) + largest
             exact = (sums < EXACT) & (self.whole | self.plain) | (self.plain & self.floating)
-            room = ULPS * (2.0**-23 if self.single else 2.0**-52) * sums
+            room = ULPS * ((2.0**-23 if self.single else 2.0**-52) * sums + _SMALLEST)
             limits = np.where(exact, limits, limits + room if self.upper else limits - room)
         return limits, exact & self.strict, valid
 
@@ -275,7 +277,8 @@ def _solved(
     streams = sorted({owner[c] for c in whole.terms})
     if len(streams) != 2:
         return
-    plain &= all(not pt.is_decimal(k) or k.precision <= _DIGITS for k in kinds.values())
+    if any(pt.is_decimal(k) for k in kinds.values()):  # as doubles, 0.3 and 0.300 differ
+        plain &= len(set(kinds.values())) == 1 and all(k.precision <= _DIGITS for k in kinds.values())
     integral = whole.constant.denominator == 1 and all(k.denominator == 1 for k in whole.terms.values())
     integral &= all(pt.is_integer(k) or pt.is_temporal(k) for k in kinds.values())
     single = any(pt.is_float32(k) for k in kinds.values())

@@ -193,6 +193,8 @@ class _Reader:
                 micros = time_bounds.literal(tree)
                 if micros is None:
                     raise self.refusal(f"`{_sql(tree)}`, which has no fixed length in days to microseconds")
+                if abs(micros) >= 1 << 63:
+                    raise self.refusal(f"`{_sql(tree)}`, which is longer than Spark's longest interval")
                 return Literal(micros, DURATION)
             case exp.Boolean():
                 return Literal(tree.this, pa.bool_())

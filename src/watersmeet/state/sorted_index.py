@@ -99,7 +99,7 @@ class SortedIndex:
 
     def _widen(self, at: int, values: Floats, other: Attribute, rows: pa.RecordBatch | pa.Table) -> None:
         theirs, _, there = other.values(rows)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             span = (theirs - values)[there]
         if np.isnan(span).any():
             self.facts[at : at + 2] = -np.inf, np.inf

@@ -22,8 +22,9 @@ from watersmeet.state.punctuations.punctuation_set import PunctuationSet
 from watersmeet.state.stream_state import Arrivals
 from watersmeet.state.value_lists import ValueLists
 
-#: A whole number of units, up to the rounding of a product.
+#: A whole number of units, up to the rounding of a product; of a decimal also up to that of its units.
 _NEAR = 1e-6
+_ULPS = 4 * 2.0**-52
 #: Ends from here on are not looked at: windows evict such tuples.
 _FAR = 2.0**62
 
@@ -87,8 +88,10 @@ class ClosedValues:
         step = is_open.astype(np.int64) * (1 if up else -1)
         if pt.is_floating(self.kind):
             return np.asarray(order.of_keys(encode([pa.array(values)])) + step, np.int64)
-        units = values * 10.0**self.kind.scale if pt.is_decimal(self.kind) else values
-        units = np.clip(units, -_FAR, _FAR)
+        decimal = pt.is_decimal(self.kind)
+        units = np.clip(values * 10.0**self.kind.scale if decimal else values, -_FAR, _FAR)
+        room = np.maximum(_NEAR, _ULPS * np.abs(units)) if decimal else np.full(units.shape, _NEAR)
         nearest = np.rint(units)
-        near = np.abs(units - nearest) <= _NEAR
-        return np.where(near, nearest.astype(np.int64) + step, (np.ceil if up else np.floor)(units).astype(np.int64))
+        near = (np.abs(units - nearest) <= room) & (room < 0.5)
+        outward = np.ceil(units - room) if up else np.floor(units + room)
+        return np.where(near, nearest.astype(np.int64) + step, outward.astype(np.int64))
