@@ -111,7 +111,7 @@ def test_more_than_comparisons_and_arithmetic_is_refused(text: str, what: str) -
             r"`\+` of timestamp\[us\] and int32; numbers alone are added, .*intervals added to times",
         ),
         ("moment > INTERVAL 1 DAY", "a comparison of timestamp\\[us\\] with duration"),
-        ("-s = ''", "`-` of string; only a number has a negative"),
+        ("-s = ''", "`-` of string; only a number and an interval have a negative"),
         ("s = 1", "a comparison of string with int32"),
         ("moment = day", "a comparison of timestamp"),
         ("list = list", "a comparison of list"),

@@ -381,14 +381,14 @@ def comparison(operator: str, left: Node, right: Node) -> Node:
 def negative(operand: Node) -> Node:
     if isinstance(operand, Literal) and operand.kind == DURATION:
         return Literal(-operand.value, DURATION)
-    if not _numeric(operand.kind):
-        raise _refusal(f"`-` of {operand.kind}", "only a number has a negative")
+    if not (_numeric(operand.kind) or operand.kind == DURATION):
+        raise _refusal(f"`-` of {operand.kind}", "only a number and an interval have a negative")
     return Negative(operand)
 
 
 def absolute(operand: Node) -> Node:
-    if not _numeric(operand.kind):
-        raise _refusal(f"`abs` of {operand.kind}", "only a number has an absolute value")
+    if not (_numeric(operand.kind) or operand.kind == DURATION):
+        raise _refusal(f"`abs` of {operand.kind}", "only a number and an interval have an absolute value")
     return Absolute(operand)
 
 
