@@ -213,6 +213,13 @@ def test_rows_are_ranked_by_their_bytes_whatever_they_hold() -> None:
     assert row_ranks(pa.record_batch({"k": pa.array([7, 5, 7])})).tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_rows_of_other_bytes_are_other_rows(kind: pa.DataType) -> None:
+    """Zeros of both signs are one key, and two rows: which is the first must not depend on their arrival."""
+    zeros = row_ranks(pa.record_batch({"v": pa.array([0.0, -0.0, 0.0], kind)})).tolist()
+    assert zeros[0] == zeros[2] != zeros[1]
+
+
 def test_clusters_end_at_the_newest_tuple_of_the_whole_stream() -> None:
     stream = Stream(Clustered())
     stream.show((1, 1), (2, 2), newest=([2], 2))

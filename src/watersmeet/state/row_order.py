@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.errors import ColumnError
 from watersmeet.state.key_order import Order
@@ -31,6 +32,8 @@ def value_ranks(column: pa.Array) -> Int64s:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
+    if pt.is_floating(column.type):  # as a key -0.0 is 0.0, and all NaN are one; their bytes differ
+        return column.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width])
     try:
         encode([column.slice(0, 0)])
     except ColumnError:  # a map, or something with maps in it
