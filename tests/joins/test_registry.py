@@ -54,7 +54,7 @@ def test_every_operator_is_public() -> None:
     assert {kind.__name__ for kind in REGISTRY.values()} <= set(watersmeet.__all__), "watersmeet/__init__.py"
 
 
-#: What each says is incomplete, and where. The subjects of the protocol need Spark: tests/tws/test_protocol_operators.py.
+#: What each says is incomplete, and where. tests/tws/test_protocol_operators.py does so for lab/tws/subjects.py.
 COMPLETE = {
     "cost/models": test_every_operator_has_a_cost_model,
     "docs/operators": test_every_operator_has_a_page,
