@@ -17,7 +17,7 @@ DELAY = "1 second"
 WINDOW_SECONDS = 30  # of the auction query; the paper's 12 hours
 TUMBLING_SECONDS = 10  # of q8
 LOCAL = "state IN ('OR', 'ID', 'CA')"
-CLOSING = wm.when("closed", on="auction_id")
+CLOSES_AUCTION = wm.when("closed", on="auction_id")
 #: Prices, then earliness, then bidders, as texts of fixed width: the largest is the winning bid.
 RANK = "concat(lpad(price, 9, '0'), lpad(9000000000000000 - unix_micros(bid_at), 16, '0'), lpad(bidder, 10, '0'))"
 WINNER = {
@@ -77,7 +77,7 @@ def q3_native(s: Streams) -> DataFrame:
 
 def _bids_of_auctions(s: Streams, window: str | None = None) -> wm.Joined:
     auctions = _stream(s.auctions, "opened_at", "auctions", wm.unique("auction_id"), window)
-    bids = _stream(s.bids.withColumn("rank", sf.expr(RANK)), "bid_at", "bids", CLOSING, window)
+    bids = _stream(s.bids.withColumn("rank", sf.expr(RANK)), "bid_at", "bids", CLOSES_AUCTION, window)
     return wm.join(auctions, bids, on="auction_id")
 
 
@@ -152,7 +152,7 @@ def q20_ours(s: Streams) -> DataFrame:
     """Auctions of other categories are punctuations: bids for them are not kept."""
     known = [wm.unique("auction_id"), wm.when("category <> 10", on="auction_id")]
     auctions = _stream(s.auctions, "opened_at", "auctions", known)
-    bids = _stream(s.bids, "bid_at", "bids", CLOSING)
+    bids = _stream(s.bids, "bid_at", "bids", CLOSES_AUCTION)
     return wm.join(auctions, bids, on="auction_id").df.select(*Q20, sf.unix_micros("bid_at").alias("bid_at"))
 
 

@@ -50,13 +50,13 @@ def loads() -> dict[str, Steady]:
     found = {}
     for n in RATES:
         grid = product(enumerate(RATES[n]), enumerate(WINDOWS[n]), PER_KEY, CLOSED_KEYS)
-        for number, ((r, rates), (w, windows), per_key, closing) in enumerate(grid):
+        for number, ((r, rates), (w, windows), per_key, punctuated) in enumerate(grid):
             held = sum(rate * window for rate, window in zip(rates, windows, strict=True)) / n
             keys = max(2, round(held / per_key))
             each = tuple(max(1, keys // (1 + i)) for i in range(n)) if n > 2 and number.bit_count() % 2 else (keys,) * n
-            closes = "punctuations" if closing else "no punctuations"
+            closes = "punctuations" if punctuated else "no punctuations"
             name = f"{n} streams, rates {r}, windows {w}, {per_key} per key, {closes}"
-            found[name] = Steady(rates, windows, each, punctuations=closing * keys)
+            found[name] = Steady(rates, windows, each, punctuations=punctuated * keys)
     return found
 
 

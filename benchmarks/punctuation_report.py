@@ -33,7 +33,7 @@ def join_time(runs: Sequence[Run]) -> float | None:
     return median(run["step_s"] for run in runs) if runs else None
 
 
-def closing_rate(runs: Sequence[Run]) -> float | None:
+def closed_rate(runs: Sequence[Run]) -> float | None:
     return median(run["closed_keys"] / run["closing_s"] for run in runs) if runs else None
 
 
@@ -84,8 +84,8 @@ CLAIMS = (
         why="a punctuation makes a node for its key, looks up the key on the other side, is propagated and stored; "
         "together that costs several times what a tuple costs, and the nodes crowd the tables that tuples use",
     ),
-    Claim("punctuations a second, log included", "punctuations-int", closing_rate, "pwjoin", least=1e6),
-    Claim("punctuations a second, log included", "punctuations-string", closing_rate, "pwjoin", least=1e6),
+    Claim("punctuations a second, log included", "punctuations-int", closed_rate, "pwjoin", least=1e6),
+    Claim("punctuations a second, log included", "punctuations-string", closed_rate, "pwjoin", least=1e6),
     Claim("tuples in state, windows alone over PWJoin", "auctions-12", stored, "hash", "pwjoin", least=10),
     Claim(
         "bytes of state, windows alone over PWJoin",

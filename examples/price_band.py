@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BATCH = 10  # seconds
 OPEN = 10  # seconds that an offer or a request is open
 BAND = "abs(bid - price) <= 2 AND power >= demand"
-REQUESTS = "asked_at timestamp, request long, bid double, demand double"
+REQUESTS = "requested_at timestamp, request long, bid double, demand double"
 OFFERS = "offered_at timestamp, offer long, price double, power double, level double"
 
 
@@ -50,7 +50,7 @@ class Market:
         """The requests and offers of ten seconds. Once a second a row of offers with a `level` closes all below it."""
         chance, count = np.random.default_rng([self.seed, n]), self.rate * BATCH
         tables = []
-        for names in (("asked_at", "request", "bid", "demand"), ("offered_at", "offer", "price", "power")):
+        for names in (("requested_at", "request", "bid", "demand"), ("offered_at", "offer", "price", "power")):
             at = np.sort(chance.uniform(n * BATCH, (n + 1) * BATCH, count))
             prices = at + chance.uniform(5, 40, count)
             columns = [_times(at), np.arange(n * count, (n + 1) * count), prices, chance.uniform(1, 10, count)]
@@ -58,9 +58,9 @@ class Market:
         requests, offers = tables
         levels = np.arange(n * BATCH, (n + 1) * BATCH, dtype=float)
         nothing = pa.nulls(levels.size)
-        closing = pa.table([_times(levels), nothing, nothing, nothing, levels], names=[*offers.column_names, "level"])
+        closed = pa.table([_times(levels), nothing, nothing, nothing, levels], names=[*offers.column_names, "level"])
         offers = offers.append_column("level", pa.nulls(count, pa.float64()))
-        return requests, pa.concat_tables([offers, closing.cast(offers.schema)]).sort_by("offered_at")
+        return requests, pa.concat_tables([offers, closed.cast(offers.schema)]).sort_by("offered_at")
 
     def feeds(self, spark: SparkSession, folder: Path) -> tuple[testing.Feed, testing.Feed]:
         """Both streams as files, one for each batch."""
@@ -80,7 +80,7 @@ def _times(seconds: Any) -> pa.Array:
 
 def joined(request_df: DataFrame, offer_df: DataFrame) -> wm.Joined:
     """Requests with the offers near them."""
-    requests = wm.stream(request_df, time="asked_at", window=f"{OPEN} seconds", name="requests")
+    requests = wm.stream(request_df, time="requested_at", window=f"{OPEN} seconds", name="requests")
     offers = wm.stream(
         offer_df,
         time="offered_at",
@@ -93,7 +93,7 @@ def joined(request_df: DataFrame, offer_df: DataFrame) -> wm.Joined:
 
 def batch_answer(folder: Path) -> list[tuple[int, int | None]]:
     """Pairs of requests and offers, by DuckDB; None where a request has no offer."""
-    near = f"{BAND} AND abs(epoch_us(asked_at) - epoch_us(offered_at)) <= {OPEN * 1_000_000}"
+    near = f"{BAND} AND abs(epoch_us(requested_at) - epoch_us(offered_at)) <= {OPEN * 1_000_000}"
     offers = f"(SELECT * FROM '{folder}/offers/*.parquet' WHERE level IS NULL)"
     with duckdb.connect() as database:
         return database.execute(

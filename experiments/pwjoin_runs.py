@@ -195,6 +195,6 @@ def _hazard(made: Sequence[Made], window: float, rate: float, t: float) -> float
     for own, other in ((made[0], made[1]), (made[1], made[0])):
         inside = slice(*np.searchsorted(own.times, [(t - reach) * 1e6, t * 1e6]))
         distinct = max(1, np.unique(own.keys[inside]).size)
-        closing = np.searchsorted(other.closed_at, t * 1e6) / t
-        total += steady_state(Statistics("b", rate, reach, distinct), closing)
+        closed_rate = np.searchsorted(other.closed_at, t * 1e6) / t
+        total += steady_state(Statistics("b", rate, reach, distinct), closed_rate)
     return total

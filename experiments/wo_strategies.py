@@ -183,7 +183,7 @@ WO_STRATEGIES = (
             Claim(
                 "dbf ≈ 1.5 times (1–2)",
                 check_dbf,
-                "Parked tuples are read back before they are needed, and are in the page cache: a result does not "
+                "Spilled tuples are read back before they are needed, and are in the page cache: a result does not "
                 "wait for a disk.",
             ),
             Claim(

@@ -9,7 +9,7 @@ from typing import Any
 from lab.joins.oracle import KEYS
 from lab.joins.scripts import ORDERED, WHERE, Script
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import (
     Clustered,
     Constraint,

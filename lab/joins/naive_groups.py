@@ -250,7 +250,7 @@ class NaiveGroups:
                 return True
             if key is not None and any(low <= key <= high for low, high in join.propagated_ranges):
                 return True
-        found = self.query.closing_bucket()
+        found = self.query.final_bucket()
         if found is None or group[found[0]] is None:
             return False
         place, i = found

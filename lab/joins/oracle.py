@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from watersmeet.joins.base import RunningJoin
 from watersmeet.joins.reference.asof import AsofRules
 from watersmeet.joins.reference.definition import Tuple, may_still_match, on_time, watermark_after, window_join
-from watersmeet.joins.reference.rules import Elements, Outcome
+from watersmeet.joins.reference.stream_rules import Elements, Outcome
 from watersmeet.model.asof import AsOf
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec

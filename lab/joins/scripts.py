@@ -1,4 +1,4 @@
-"""Random punctuated streams, and joins run over them, compared with the rules (`joins.reference.rules`)."""
+"""Random punctuated streams, and joins run over them, compared with the rules (`joins.reference.stream_rules`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.joins.reference.asof import AsofRules
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Rules
 from watersmeet.model.asof import DIRECTIONS, AsOf
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch
 from watersmeet.model.instants import Instants
@@ -120,7 +120,7 @@ class Script:
         def key(of: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(NULL if v is None and safe else v for v, safe in zip(of, self.null_safe, strict=True))
 
-        def closing(p: Punctuation) -> Punctuation:
+        def with_nulls(p: Punctuation) -> Punctuation:
             match p.pattern:
                 case Value(value):
                     return replace(p, pattern=Value(key(value)))
@@ -131,7 +131,7 @@ class Script:
         if not self.null_safe:
             return elements
         tuples = tuple(replace(t, key=key(t.key)) for t in elements.tuples)
-        return replace(elements, tuples=tuples, punctuations=tuple(map(closing, elements.punctuations)))
+        return replace(elements, tuples=tuples, punctuations=tuple(map(with_nulls, elements.punctuations)))
 
     def batch(self, n: int, i: int) -> Batch:
         """The arrivals of stream i in batch n, as input of the engine."""

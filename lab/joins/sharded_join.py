@@ -21,7 +21,7 @@ from watersmeet.model.batches import Batch
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.durable import log
 from watersmeet.state.keys import encode
-from watersmeet.state.shards import Home, split
+from watersmeet.state.shards import ShardKeys, split
 
 
 class Sharded:
@@ -36,7 +36,7 @@ class Sharded:
 
     def _start(self, n: int) -> RunningJoin[Any]:
         running = self.join.start()
-        running.owns(Home(n, len(self.stores)))
+        running.owns(ShardKeys(n, len(self.stores)))
         return running
 
     def step(self, batches: Sequence[Sequence[Batch]]) -> list[Row]:

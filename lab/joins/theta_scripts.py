@@ -16,13 +16,13 @@ from lab.joins.scripts import engine_batch
 from watersmeet.joins import plan
 from watersmeet.joins.base import RunningJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements, Outcome, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Outcome, Rules
 from watersmeet.model.batches import Batch
 from watersmeet.model.punctuations import Constraint, Heartbeat, Ordered, Punctuation, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import TimeWindow, Unbounded, Window
 from watersmeet.query.predicate_parser import parse
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 #: All values of a compared column, and more: streams have those from -5 to 12.
 VALUES = range(-40, 41)
@@ -262,5 +262,5 @@ class ThetaComparison:
 def started(script: ThetaScript, algorithm: str, shard: int = 0, shards: int = 1) -> RunningJoin[Any]:
     """The running join of one shard."""
     join = plan(script.query(), algorithm).start()
-    join.owns(Home(shard, shards))
+    join.owns(ShardKeys(shard, shards))
     return join

@@ -15,7 +15,7 @@ from lab.joins.scripts import ORDERED, Script
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.joins.reference.definition import Tuple, same_key
-from watersmeet.joins.reference.rules import Elements, covers, sort_key
+from watersmeet.joins.reference.stream_rules import Elements, covers, sort_key
 from watersmeet.model.punctuations import (
     Clustered,
     Heartbeat,

@@ -69,7 +69,7 @@ def three_streams_with_figures(h: House) -> Explanation:
     return h.three().explain(statistics={"a": {"rate": 5000, "keys": 100}, "c": {"rate": 10, "keys": 50}})
 
 
-def asked_for_by_name(h: House) -> Explanation:
+def requested_by_name(h: House) -> Explanation:
     algorithm = wm.WindowedHashJoin(buckets=64)
     return wm.join(h.auctions("1 minute"), h.bids("1 minute"), on="item_id", algorithm=algorithm).explain()
 
@@ -125,7 +125,7 @@ CASES: tuple[Callable[[House], Explanation], ...] = (
     groups,
     three_streams,
     three_streams_with_figures,
-    asked_for_by_name,
+    requested_by_name,
     counted_rows,
     without_end,
     hot_and_silent,

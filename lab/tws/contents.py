@@ -28,7 +28,7 @@ from watersmeet.state.durable.log import MemoryStore
 from watersmeet.state.durable.parts import DurablePart, metadata_of
 from watersmeet.state.punctuations.punctuation_set import PunctuationSet
 from watersmeet.state.row_windows import RowWindowState
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 from watersmeet.state.spill import SpilledPieces
 from watersmeet.state.spill_files import SUFFIX
 
@@ -87,7 +87,7 @@ def output(join: RunningJoin[Any], batches: Sequence[Batch]) -> dict[str, Any]:
 def opened(join: Operator, folder: Path, store: MemoryStore) -> RunningJoin[Any]:
     """A join over the arrays of a folder, as a task opens it."""
     header, made = header_of(store), join.start(MappedArrays(folder))
-    made.owns(Home(header.ids.index(header.shard), header.shards))
+    made.owns(ShardKeys(header.ids.index(header.shard), header.shards))
     log.attach(made, header, store)
     return made
 

@@ -16,7 +16,7 @@ from lab.tws.task import Task
 from watersmeet.joins import Join
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import End, Heartbeat, Range, Value, ValueList
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.spark.punctuations import flag, part

@@ -24,7 +24,7 @@ from watersmeet.joins import Join, Operator, plan
 from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.asof import AsOf
 from watersmeet.model.grouping import GroupedQuery
 from watersmeet.model.punctuations import Constraint, Heartbeat, Ordered, Punctuation, Range, Unique, Value
@@ -249,8 +249,8 @@ def without_equality(input: Input, algorithm: str, how: str, constraints: tuple[
     def pack(n: int, chance: Random) -> pa.Table:
         sent: list[pa.RecordBatch] = []
         for i, elements in enumerate(batches[n]):
-            closing = tuple(p for p in elements.punctuations if not isinstance(p.pattern, Value))
-            sending = replace(shuffled(elements, chance), punctuations=closing)
+            elsewhere = tuple(p for p in elements.punctuations if not isinstance(p.pattern, Value))
+            sending = replace(shuffled(elements, chance), punctuations=elsewhere)
             sent += blobs(specs[i], i, IDS, sending, chance, copied=i == 1)
         return pa.Table.from_batches(sent, PACKED)
 

@@ -14,7 +14,7 @@ from lab.joins.sharded_join import Sharded
 from watersmeet.joins import Join
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import window_join
-from watersmeet.joins.reference.rules import Elements, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Rules
 from watersmeet.model.punctuations import End, Heartbeat, Punctuation
 from watersmeet.model.queries import HOW
 

@@ -22,7 +22,7 @@ from watersmeet.joins import Join, Operator, plan
 from watersmeet.joins.group_by.operator import GroupedJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple, window_join
-from watersmeet.joins.reference.rules import Elements, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Rules
 from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.punctuations import Heartbeat

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.cost.memory import (
-    closing_rate,
+    closed_rate,
     punctuated_state,
     purged_share,
     retention,
@@ -66,14 +66,14 @@ def test_equation_1_needs_to_know_the_keys_and_the_time() -> None:
 
 
 @given(st.just(0.0) | st.floats(1e-9, 1000), st.floats(0, 100))
-def test_punctuations_only_ever_shorten(closing: float, extra: float) -> None:
-    assert steady_state(B, closing, extra) <= B.window_tuples + B.rate * extra + 1e-6
-    assert steady_state(B, closing, extra) > steady_state(B, closing + 1, extra)
+def test_punctuations_only_ever_shorten(rate: float, extra: float) -> None:
+    assert steady_state(B, rate, extra) <= B.window_tuples + B.rate * extra + 1e-6
+    assert steady_state(B, rate, extra) > steady_state(B, rate + 1, extra)
 
 
 def test_all_others_must_close_a_key() -> None:
-    assert [closing_rate(Parameters((A, B, C)), i) for i in range(3)] == [0, 0, 0.25]
-    assert [closing_rate(Parameters((A, B)), i) for i in range(2)] == [0.25, 0.5]
+    assert [closed_rate(Parameters((A, B, C)), i) for i in range(3)] == [0, 0, 0.25]
+    assert [closed_rate(Parameters((A, B)), i) for i in range(2)] == [0.25, 0.5]
 
 
 def test_without_a_window_tuples_are_unknown() -> None:

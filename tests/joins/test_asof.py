@@ -20,7 +20,7 @@ from lab.joins.scripts import Comparison, Script, asof_scripts, engine_batch, fo
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.joins import HashJoin, Join, plan
 from watersmeet.joins.asof_join import AsofJoin, RunningAsofJoin
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.asof import DIRECTIONS, AsOf
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.punctuations import Punctuation, Range, Value

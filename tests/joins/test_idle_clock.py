@@ -16,7 +16,7 @@ from watersmeet.joins import plan
 from watersmeet.joins.asof_join import AsofJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.asof import DIRECTIONS, AsOf
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import TimeWindow, Unbounded

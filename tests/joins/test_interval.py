@@ -29,7 +29,7 @@ from watersmeet.errors import QueryError, StateMismatchError, WindowError
 from watersmeet.joins import REGISTRY, plan
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import Punctuation, Value
 from watersmeet.model.queries import HOW, JoinQuery
 from watersmeet.model.windows import CLOSED, Interval, format_window

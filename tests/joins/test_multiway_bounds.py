@@ -18,7 +18,7 @@ from lab.joins.scripts import NAMES, Comparison, Script, follow, scripts
 from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.joins import REGISTRY, multiway, plan
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.punctuations import Punctuation, Unique, Value
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
@@ -52,7 +52,9 @@ def rows(s: StreamSpec, *tuples: tuple[int, int | None, int], ended: bool = Fals
 @few
 @given(data=st.data())
 def test_all_results_are_those_of_duckdb(name: str, streams: int, data: st.DataObject) -> None:
-    script = data.draw(of(streams, kind=st.just("int64"), window=all_windows(), punctuated=False).map(without_words))
+    script = data.draw(
+        of(streams, kind=st.just("int64"), window=all_windows(), punctuated=False).map(without_punctuations)
+    )
     join = operator(name, script.query(), every=data.draw(intervals(name))).start()
     out = [row for n in range(len(script.batches)) for row in step(join, engine(script, n))]
     out += step(join, [Batch(no_rows(s.schema), None, ended=True) for s in script.query().streams])
@@ -64,7 +66,7 @@ def engine(script: Script, n: int) -> list[Batch]:
     return [script.batch(n, i) for i in range(len(script.windows))]
 
 
-def without_words(script: Script) -> Script:
+def without_punctuations(script: Script) -> Script:
     """The same without constraints: no punctuation, no end, and silence means nothing."""
     batches = tuple(tuple(Elements(n.tuples) for n in arrivals) for arrivals in script.batches)
     return replace(script, batches=batches, idle_after=(None,) * len(script.windows))
@@ -211,7 +213,7 @@ def test_what_is_suppressed_is_counted(name: str, most: int, chunk: int, data: s
 @given(data=st.data(), interval=st.sampled_from([2, 7]))
 def test_expiration_may_wait(name: str, interval: int, data: st.DataObject) -> None:
     """What is stored beyond what the rules keep is stale, counted, and has left its window since the last multiple."""
-    script = without_words(data.draw(of(3, window=all_windows(), punctuated=False)))
+    script = without_punctuations(data.draw(of(3, window=all_windows(), punctuated=False)))
     algorithm, options = ALGORITHMS[name]
     join = plan(script.query(), algorithm, expiration=interval, **options).start()
     comparison = Comparison(script)
@@ -280,7 +282,7 @@ def test_equal_rows_may_stand_in_a_window_of_rows(data: st.DataObject) -> None:
         tuple(replace(n, tuples=tuple(replace(t, row=t.row % 2) for t in n.tuples)) for n in arrivals)
         for arrivals in script.batches
     )
-    script = without_words(replace(script, batches=doubled, constraints=((), (), ())))
+    script = without_punctuations(replace(script, batches=doubled, constraints=((), (), ())))
     follow(script, plan(script.query(), "general_lazy").start())
 
 
@@ -301,23 +303,23 @@ def test_ties_are_broken_by_a_column_first() -> None:
         assert step(join, [rows(a, (7, 9, 0)), rows(b)]) == [(1, 5, 9, 6, 0)]
 
 
-# ---------------------------------------------------------------- a short story
+# ---------------------------------------------------------------- a short script
 
 
 def test_three_streams_and_a_dead_value() -> None:
     script = Script("int64", "inner", (TimeWindow(10),) * 3, (0, 0, 0), ((), (), ()), ())
     comparison = Comparison(script)
     join = plan(script.query(), "general_lazy").start()
-    story = [
+    steps = [
         (Elements((Tuple(1, (7,), 0), Tuple(1, (8,), 1))), Elements((Tuple(2, (7,), 0),)), Elements()),
         # c holds no 8 and says that none will come: 8 is dead, though b has not closed it
         (Elements(), Elements((Tuple(3, (8,), 1),)), Elements(punctuations=(Punctuation(Value((8,)), 3),))),
         # a's and b's 8 go unread from now on
         (Elements((Tuple(4, (8,), 2),)), Elements((Tuple(4, (8,), 2),)), Elements((Tuple(4, (7,), 0),))),
     ]
-    comparison.script = replace(script, batches=tuple(story))
+    comparison.script = replace(script, batches=tuple(steps))
     kept, propagated = [], []
-    for n in range(len(story)):
+    for n in range(len(steps)):
         comparison.step(join, n)
         kept.append([[row[1] for row in stored(join, i)] for i in range(3)])
         propagated.append([row for some in join.propagated for row in rows_of(some)])

@@ -15,7 +15,7 @@ from watersmeet.errors import StateMismatchError
 from watersmeet.joins import plan
 from watersmeet.joins.group_by.operator import GroupedJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.grouping import Aggregate, Bucket, GroupBy, GroupedQuery
 from watersmeet.model.queries import JoinQuery, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow
@@ -82,8 +82,8 @@ def test_a_bucket_of_a_counted_stream_does_not_end_groups() -> None:
     script = Script("int64", "inner", (RowsWindow(2), TimeWindow(5), TimeWindow(5)), (0,) * 3, ((),) * 3, ())
     streams = script.query().streams
     counts = (("n", Aggregate("count")),)
-    assert GroupedQuery(streams, group_by=GroupBy((Bucket("a_ts", 3, "x"),), counts)).closing_bucket() is None
-    assert GroupedQuery(streams, group_by=GroupBy((Bucket("b_ts", 3, "x"),), counts)).closing_bucket() == (0, 1)
+    assert GroupedQuery(streams, group_by=GroupBy((Bucket("a_ts", 3, "x"),), counts)).final_bucket() is None
+    assert GroupedQuery(streams, group_by=GroupBy((Bucket("b_ts", 3, "x"),), counts)).final_bucket() == (0, 1)
 
 
 def test_a_group_waits_for_results_that_wait() -> None:

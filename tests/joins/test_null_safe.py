@@ -17,7 +17,7 @@ from watersmeet.errors import QueryError
 from watersmeet.joins.general_lazy import GeneralLazyJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import Clustered, Ordered, Punctuation, Range, Unique, Value
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import TimeWindow

@@ -18,7 +18,7 @@ from watersmeet.errors import ColumnError, QueryError, WindowError
 from watersmeet.joins import Join
 from watersmeet.joins.pjoin import PJoin
 from watersmeet.joins.pwjoin import PWJoin
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import Punctuation, Range
 from watersmeet.model.queries import HOW, JoinQuery
 from watersmeet.model.windows import TimeWindow, Unbounded

@@ -15,7 +15,7 @@ from lab.joins.oracle import step, stored
 from lab.joins.scripts import Script, engine_batch
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import (
     Clustered,
     Constraint,

@@ -16,7 +16,7 @@ from lab.joins.valid_streams import cuts, run, unpunctuated, valid_stream
 from watersmeet.errors import StateError
 from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import (
     Constraint,
     Heartbeat,

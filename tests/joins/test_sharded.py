@@ -14,7 +14,7 @@ from lab.joins.scripts import Comparison, Script, scripts
 from lab.joins.sharded_join import Sharded
 from watersmeet.joins import plan
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.windows import Tumbling
 
 some = settings(max_examples=max(20, settings().max_examples // 3))

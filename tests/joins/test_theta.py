@@ -33,7 +33,7 @@ from watersmeet.cost.options import cost_of_join
 from watersmeet.errors import QueryError, StateMismatchError, WindowError
 from watersmeet.joins import plan
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.punctuations import BatchPunctuations, Ordered, Punctuation, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
@@ -43,7 +43,7 @@ from watersmeet.query.predicate_parser import parse
 from watersmeet.state import value_lists
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache, log
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 few = settings(max_examples=max(10, settings().max_examples // 2))
 CONDITIONS_OF = dict(zip(WITHOUT_EQUALITY, (CONDITIONS, INDEXABLE), strict=True))
@@ -383,7 +383,7 @@ def test_an_index_costs_less_than_comparing_all() -> None:
 def test_copies_are_counted_once() -> None:
     script = purging(CONDITIONS[0])
     join = plan(script.query(), "band").start()
-    join.owns(Home(1, 2))
+    join.owns(ShardKeys(1, 2))
     assert [join.copied(i) for i in (0, 1)] == [False, True]
-    join.owns(Home(0, 2))
+    join.owns(ShardKeys(0, 2))
     assert [join.copied(i) for i in (0, 1)] == [False, False]

@@ -16,14 +16,14 @@ from lab.joins.oracle import Row, bag, step, stored
 from watersmeet.joins import plan
 from watersmeet.joins.multiway import RunningMultiway
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Rules
 from watersmeet.joins.theta_levels import Levels
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.query.predicate_parser import parse
 from watersmeet.state.durable import log
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 few = settings(max_examples=max(10, settings().max_examples // 2))
 NAMES, COMPARED = "abcd", "xyzw"
@@ -81,7 +81,7 @@ def test_every_batch_is_what_the_rules_make_of_it(data: st.DataObject) -> None:
     shards = 1 if counted else data.draw(st.integers(1, 3))
     joins: list[Any] = [plan(made, "theta").start() for _ in range(shards)]
     for shard, join in enumerate(joins):
-        join.owns(Home(shard, shards))
+        join.owns(ShardKeys(shard, shards))
     stream, failing = (None, ()) if counted else OWN.get(where, (None, ()))  # where rows are counted all are stored
     rules = Rules(
         made,

@@ -16,7 +16,7 @@ from watersmeet.errors import WindowError
 from watersmeet.joins import REGISTRY, plan
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.punctuations import Punctuation, Value, ValueList
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import Tumbling, format_window

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from lab.joins.scripts import Comparison, Script
 from watersmeet.joins import plan
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Rules
 from watersmeet.model.punctuations import Clustered, Constraint, Ordered
 from watersmeet.model.windows import TimeWindow
 
 OPERATORS = ("pwjoin", "general_lazy", "eager")
-STORIES: dict[str, tuple[Constraint, list[tuple[int, int]], list[int]]] = {
+SCRIPTS: dict[str, tuple[Constraint, list[tuple[int, int]], list[int]]] = {
     "smaller than an older one": (Ordered(), [(1, 10), (2, 8), (3, 20)], [1]),
     "within the slack": (Ordered(2), [(1, 10), (2, 8), (3, 7), (4, 20)], [2]),
     "of one time": (Ordered(), [(1, 10), (1, 8), (2, 8), (2, 20), (3, 20)], [2]),
@@ -55,9 +55,9 @@ def violations(some: Script, operator: str = "pwjoin") -> list[list[int]]:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("story", STORIES)
-def test_a_violation_inside_a_batch_is_found(story: str, operator: str) -> None:
-    constraint, rows, wrong = STORIES[story]
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_violation_inside_a_batch_is_found(name: str, operator: str) -> None:
+    constraint, rows, wrong = SCRIPTS[name]
     assert violations(script(constraint, rows), operator) == [wrong]
 
 

@@ -15,7 +15,7 @@ from lab.joins.oracle import Row, bag, canonical, step
 from lab.joins.scripts import WHERE, Comparison, Script, follow, scripts
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.queries import HOW, columns_of
 from watersmeet.model.windows import TimeWindow
 from watersmeet.query.predicate_parser import parse

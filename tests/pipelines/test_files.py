@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -149,3 +150,93 @@ def test_partitions_other_separators_compressed_files_and_orc(folder: Path) -> N
     assert "there is no column `bid_at`" in mistakes_in(
         folder, change, 'format = "text"\npath = "bids"\ntime = "bid_at"'
     )
+
+
+def with_schema(stream: str, schema: str, options: str = "") -> tuple[str, str]:
+    """A change of the pipeline: a stream gets a schema, and maybe other options."""
+    if stream == "bid":
+        return 'path = "bids"\ntime = "bid_at"', f'path = "bids"\nschema = "{schema}"\ntime = "bid_at"'
+    return "options = { header = true }", f'schema = "{schema}"\noptions = {{ {options or "header = true"} }}'
+
+
+@pytest.mark.parametrize(
+    ("stream", "schema", "expected"),
+    [
+        ("bid", "item_id BIGINT, bid_at TIMESTAMP, price DOUBLE", ""),
+        ("bid", "item_id BIGINT, bid_at TIMESTAMP", ""),
+        ("bid", "PRICE DOUBLE, bid_at TIMESTAMP_NTZ, item_id LONG", ""),
+        ("bid", "item_id BIGINT, bid_at TIMESTAMP, prise DOUBLE", "has a column `prise`.(.|\n)*did you mean `price`?"),
+        ("bid", "item_id BIGINT, bid_at TIMESTAMP, price STRING", "`price` is STRING here and DOUBLE in 1.parquet;"),
+        ("bid", "item_id BIGINT, bid_at TIMESTAMP, price DECIMAL(8, 2)", "`price` is DECIMAL here and DOUBLE in"),
+        ("bid", "item_id INT, bid_at TIMESTAMP", "`item_id` is INT here and BIGINT in 1.parquet;"),
+        ("auction", "item_id BIGINT, opened_at TIMESTAMP, title STRING", ""),
+        ("auction", "item_id BIGINT, opened_at TIMESTAMP, TITLE STRING", ""),
+        ("auction", "item_id BIGINT, opened_at TIMESTAMP", ""),
+        ("auction", "item_id BIGINT, opened_at TIMESTAMP, name STRING", "column 3 is `name` here and `title` in 1.csv"),
+        ("auction", "item_id BIGINT, title STRING, opened_at TIMESTAMP", "column 2 is `title` here and `opened_at` in"),
+        ("auction", "item_id BIGINT, opened_at TIMESTAMP, title STRING, seller BIGINT", "has a column `seller`."),
+    ],
+)
+def test_a_schema_is_compared_with_the_files(folder: Path, stream: str, schema: str, expected: str) -> None:
+    found = mistakes_in(folder, *with_schema(stream, schema))
+    assert re.search(expected, found) if expected else found == ""
+
+
+def test_a_time_column_that_no_file_has_is_found(folder: Path) -> None:
+    what, instead = with_schema("bid", "item_id BIGINT, at_x TIMESTAMP")
+    found = mistakes_in(folder, what, instead.replace('time = "bid_at"', 'time = "at_x"'))
+    assert "no file of the stream has a column `at_x`." in found
+
+
+def test_a_schema_holds_where_the_user_or_the_format_wants_it(folder: Path) -> None:
+    auctions = "number BIGINT, opened_at TIMESTAMP, item_id BIGINT"
+    assert "column 1 is `number`" in mistakes_in(folder, *with_schema("auction", auctions))
+    for options in ("header = true, enforceSchema = true", "header = false", 'header = true, comment = "#"'):
+        assert mistakes_in(folder, *with_schema("auction", auctions, options)) == ""
+    bad = "item_id BIGINT, opened_at TIMESTAMP, title STRING, _corrupt_record STRING"
+    assert mistakes_in(folder, *with_schema("auction", bad)) == ""
+    assert "column `bad`" in mistakes_in(folder, *with_schema("auction", bad.replace("_corrupt_record", "bad")))
+    options = 'header = true, columnNameOfCorruptRecord = "bad"'
+    assert mistakes_in(folder, *with_schema("auction", bad.replace("_corrupt_record", "bad"), options)) == ""
+
+
+def test_a_column_that_older_files_lack_is_right(folder: Path) -> None:
+    later = BIDS.append_column("bidder", pa.array([7]))
+    change = with_schema("bid", "item_id BIGINT, bid_at TIMESTAMP, price DOUBLE, bidder BIGINT")
+    assert "no file of the stream has a column `bidder`." in mistakes_in(folder, *change)
+    parquet.write_table(later, folder / "bids" / "2.parquet")
+    assert mistakes_in(folder, *change) == ""
+
+
+def test_files_that_spark_would_not_read_contradict_nothing(folder: Path) -> None:
+    change = with_schema("bid", "item_id BIGINT, bid_at TIMESTAMP, price DOUBLE")
+    (folder / "bids" / "0 of old").mkdir()
+    parquet.write_table(pa.table({"x": [1]}), folder / "bids" / "0 of old" / "1.parquet")
+    assert mistakes_in(folder, *change) == ""
+    parquet.write_table(pa.table({"x": [1]}), folder / "bids" / "0.parquet")
+    assert mistakes_in(folder, *change) == "", "another file has all columns"
+    (folder / "bids" / "1.parquet").unlink()
+    assert "no file of the stream has a column `price`." in mistakes_in(folder, *change)
+    chosen = change[1] + '\noptions = { pathGlobFilter = "1*" }'
+    assert mistakes_in(folder, change[0], chosen) == ""
+    (folder / "bids" / "0.parquet").write_bytes(b"not Parquet")
+    assert mistakes_in(folder, *change) == ""
+
+
+def test_a_schema_may_have_the_columns_of_partitions(folder: Path) -> None:
+    (folder / "auctions" / "1.csv").unlink()
+    (folder / "auctions" / "opened_at=2026-05-01").mkdir()
+    (folder / "auctions" / "opened_at=2026-05-01" / "1.csv").write_text("item_id,title\n1,teapot\n")
+    right = "item_id BIGINT, opened_at TIMESTAMP, title STRING"
+    assert mistakes_in(folder, *with_schema("auction", right)) == ""
+    assert "column 2 is `name`" in mistakes_in(folder, *with_schema("auction", right.replace("title", "name")))
+
+
+def test_orc_goes_by_name_unless_it_has_none(folder: Path) -> None:
+    (folder / "bids" / "1.parquet").unlink()
+    orc.write_table(BIDS, folder / "bids" / "1.orc")
+    columns = "item_id BIGINT, bid_at TIMESTAMP, prise STRING"
+    change = ('format = "parquet"\npath = "bids"\n', f'format = "orc"\npath = "bids"\nschema = "{columns}"\n')
+    assert "no file of the stream has a column `prise`." in mistakes_in(folder, *change)
+    orc.write_table(BIDS.rename_columns(["_col0", "_col1", "_col2"]), folder / "bids" / "1.orc")
+    assert mistakes_in(folder, *change) == ""

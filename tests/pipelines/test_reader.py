@@ -92,14 +92,14 @@ def test_several_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> 
 
 
 def test_what_a_punctuation_closes_is_a_column_of_the_stream() -> None:
-    told_of = 'on = "item_id" },'
+    punctuation_line = 'on = "item_id" },'
     for right in (
         'on = { item_id = "kafka.key" } },',
         'on = ["ITEM_ID"] },',
         'on = "item_id", values = "array(item_id)" },',
         'on = "item_id", high = 5 },',
     ):
-        first, _ = pipeline(changed(KAFKA, told_of, right)).sources[1].punctuation
+        first, _ = pipeline(changed(KAFKA, punctuation_line, right)).sources[1].punctuation
         assert "on" in first
     for wrong, punctuations in (
         ('on = "kafka.key" },', "there is no column `kafka.key`."),
@@ -112,7 +112,7 @@ def test_what_a_punctuation_closes_is_a_column_of_the_stream() -> None:
         ("on = 5 },", "is a number; it is a column or several, or a table of columns and expressions."),
         ('values = "array(1)", low = 5 },', "one of `on`, `values`, `low` and `high` is what they close."),
     ):
-        assert punctuations in message(changed(KAFKA, told_of, wrong))
+        assert punctuations in message(changed(KAFKA, punctuation_line, wrong))
 
 
 def test_a_value_stands_where_its_line_says() -> None:

@@ -267,5 +267,5 @@ def test_groups_go_to_a_sink_and_all_come_when_one_stream_has_ended(spark: Spark
     open_groups = [wm.counters(p)["open_groups"] for p in query.recentProgress]
     assert open_groups[-1] == 0, "b has ended, and its rows have left their window"
     assert open_groups[2] > 0
-    spoken = spark.read.parquet(str(found)).select("row").distinct().collect()
-    assert '{"end":true}' in {row["row"] for row in spoken}, "though a has not ended"
+    propagated = spark.read.parquet(str(found)).select("row").distinct().collect()
+    assert '{"end":true}' in {row["row"] for row in propagated}, "though a has not ended"

@@ -22,7 +22,7 @@ SECOND = 1_000_000
 BATCHES = 4
 A = "k long, a_ts timestamp, a_n long, through array<long>, beat boolean, over boolean"
 B = "k long, b_ts timestamp, b_n long, over boolean"
-NOTES = "high long, b_ts timestamp"
+PUNCTUATION_ROWS = "high long, b_ts timestamp"
 SQL = {
     "inner": "SELECT a.k, a_n, b_n FROM a JOIN b ON {on}",
     "left": "SELECT a.k, a_n, b_n FROM a LEFT JOIN b ON {on}",
@@ -40,7 +40,7 @@ class Punctuated:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.a, self.b = Feed(spark, folder / "a", A), Feed(spark, folder / "b", B)
-        self.notes = Feed(spark, folder / "notes", NOTES)
+        self.punctuation_rows = Feed(spark, folder / "punctuations", PUNCTUATION_ROWS)
         self.rows: dict[str, list[tuple[int | None, int, int]]] = {"a": [], "b": []}
         self.chance = Random(11)
 
@@ -50,7 +50,7 @@ class Punctuated:
             rows = [(self._key(low), 30 * batch + self.chance.randint(0, 29), len(self.rows[n]) + i) for i in range(25)]
             self.rows[n] += rows
             (self._add_a if n == "a" else self._add_b)(rows, low, 30 * batch + 29, last)
-        self.notes.add_rows([(low - 1, (30 * batch + 29) * SECOND)])
+        self.punctuation_rows.add_rows([(low - 1, (30 * batch + 29) * SECOND)])
 
     def _key(self, low: int) -> int | None:
         return None if self.chance.random() < 0.1 else self.chance.randint(low, low + 6)
@@ -73,7 +73,7 @@ class Punctuated:
             wm.end("over"),
         ]
         a = wm.stream(read(self.a), time="a_ts", window="40 seconds", punctuation=punctuations, name="a")
-        ranges = wm.when("high IS NOT NULL", high="high", df=read(self.notes))
+        ranges = wm.when("high IS NOT NULL", high="high", df=read(self.punctuation_rows))
         rows = read(self.b).withColumnRenamed("over", "b_over")
         b = wm.stream(rows, time="b_ts", window="40 seconds", punctuation=[ranges, wm.end("b_over")], name="b")
         return wm.join(a, b, on="k", how=how)

@@ -19,7 +19,7 @@ from lab.spark.feeds import Feed, failure, rows, run
 from watersmeet.errors import QueryError
 from watersmeet.spark.planning.hot_keys import parts_of
 from watersmeet.state.keys import encode
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 pytestmark = pytest.mark.spark
 
@@ -140,7 +140,7 @@ def test_every_shard_has_one_part(shards: int) -> None:
         parts = parts_of(pa.array([value]), shards)
         words = encode([pa.array([value] * shards), pa.array(parts, pa.int32())]).words
         assert parts[0] == 0
-        assert [int(Home(shard, shards)(words).sum()) for shard in range(shards)] == [1] * shards
+        assert [int(ShardKeys(shard, shards)(words).sum()) for shard in range(shards)] == [1] * shards
 
 
 @pytest.mark.parametrize(

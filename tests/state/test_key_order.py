@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lab.joins.oracle import ANOTHER_NAN, NAN
 from watersmeet.errors import ColumnError
-from watersmeet.joins.reference.rules import covers, sort_key
+from watersmeet.joins.reference.stream_rules import covers, sort_key
 from watersmeet.model.punctuations import Range
 from watersmeet.state.key_order import ABOVE, Order, Ranges
 from watersmeet.state.keys import encode

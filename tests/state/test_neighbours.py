@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.punctuations.neighbours import LOOK, Runs, bridged
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 
 def nobody(words: Int64s) -> Bools:
@@ -24,7 +24,7 @@ def nobody(words: Int64s) -> Bools:
     index=st.integers(0, 6),
 )
 def test_runs_hold_no_other_key_of_the_shard(words: list[int], shards: int, index: int) -> None:
-    home = Home(index % shards, shards)
+    home = ShardKeys(index % shards, shards)
     every = np.arange(-60, 61)
     own = set(every[home(every)].tolist())
     closed = sorted(own & set(words))
@@ -39,7 +39,7 @@ def test_runs_hold_no_other_key_of_the_shard(words: list[int], shards: int, inde
 
 def test_shards_divide_all_keys() -> None:
     words = np.arange(-500, 500)
-    assert (sum(Home(i, 5)(words).astype(int) for i in range(5)) == 1).all()
+    assert (sum(ShardKeys(i, 5)(words).astype(int) for i in range(5)) == 1).all()
 
 
 @pytest.mark.parametrize(("gap", "joined"), [(0, True), (1, True), (LOOK, True), (LOOK + 1, False)])

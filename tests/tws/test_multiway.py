@@ -20,7 +20,7 @@ from lab.tws.scripted_shards import OutputPunctuations, Shards, flat
 from lab.tws.task import header_of
 from watersmeet.joins import Join, plan
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import RowsWindow, TimeWindow, Window
 from watersmeet.spark.runtime import worker_cache

@@ -14,7 +14,7 @@ from lab.tws.mishaps import check, mishaps, untroubled
 from lab.tws.subject_runs import INPUTS
 from lab.tws.subjects import SUBJECTS, Input, subject
 from watersmeet.errors import StateMismatchError
-from watersmeet.joins import REGISTRY, Join
+from watersmeet.joins import REGISTRY, HashJoin, Join
 from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf
 from watersmeet.state.durable.log import MemoryStore
 from watersmeet.state.durable.parts import DurablePart
@@ -53,7 +53,17 @@ def test_a_state_that_has_ended_is_refused(name: str) -> None:
 
 def test_every_operator_is_a_subject() -> None:
     joins = [subject(name).join for name in SUBJECTS]
-    assert {join.name for join in joins if isinstance(join, Join)} == set(REGISTRY)
+    assert {join.name for join in joins if isinstance(join, Join)} == set(REGISTRY), "lab/tws/subjects.py"
+
+
+def test_an_operator_that_is_no_subject_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REGISTRY, "toy", HashJoin)
+    with pytest.raises(AssertionError, match=r"(?s)lab/tws/subjects\.py.*toy"):
+        test_every_operator_is_a_subject()
+
+
+def test_groups_trees_and_split_keys_are_subjects() -> None:
+    joins = [subject(name).join for name in SUBJECTS]
     assert {type(join) for join in joins} == {Join, GroupedJoin, GroupsOf}, "and groups, here and behind a join"
     streams = [spec for join in joins for spec in join.query.streams]
     assert any(spec.upstream_shards for spec in streams), "and the second operator of a tree"

@@ -19,7 +19,7 @@ from lab.tws import scripted_shards
 from lab.tws.scripted_shards import RULES, OutputPunctuations, Shards, blobs, flat, homes, rows_with_rules
 from watersmeet.errors import ViolationError
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements
+from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model import instants
 from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.model.punctuations import (

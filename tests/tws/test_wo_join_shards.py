@@ -32,7 +32,7 @@ from watersmeet.spark.runtime.row_kinds import RESULT, STATS
 from watersmeet.state import spill
 from watersmeet.state.durable.log import MemoryStore
 from watersmeet.state.durable.parts import metadata_of
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 from watersmeet.state.statistics import disorder
 
 pytestmark = pytest.mark.tws
@@ -204,7 +204,7 @@ def test_a_shard_without_rows_evicts_with_the_others() -> None:
 
 
 def _shard_of(key: int, shards: int) -> int:
-    return next(s for s in range(shards) if Home(s, shards)(np.array([key]))[0])
+    return next(s for s in range(shards) if ShardKeys(s, shards)(np.array([key]))[0])
 
 
 # ---------------------------------------------------------------- the leader in the store

@@ -22,7 +22,7 @@ from watersmeet.state.key_order import Order, Ranges, from_json, to_json
 from watersmeet.state.keys import decode, encode
 from watersmeet.state.punctuations.bounds import MOST_KEYS
 from watersmeet.state.punctuations.constraints import packed, unpacked
-from watersmeet.state.shards import Home, split
+from watersmeet.state.shards import ShardKeys, split
 
 #: An interval of key ranks, and the time at which it was closed.
 Interval = tuple[Any, Any, int]
@@ -59,7 +59,7 @@ class RedistributedClosedKeys:
 
     def _single(self) -> Iterator[pa.RecordBatch]:
         for shard, intervals in enumerate(self.rest):
-            mine = Home(shard, len(self.old))
+            mine = ShardKeys(shard, len(self.old))
             for low, high, time in intervals:
                 if not self._countable(low, high):
                     self._drop(shard)

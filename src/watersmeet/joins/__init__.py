@@ -1,6 +1,8 @@
 """The registry of algorithms. One operator, one file; all of them compute the results that `reference` defines.
 
-A new operator needs a file, a line here, a cost model and a page in docs/operators; a test lists what is missing.
+A new operator needs a file, a line here, a cost model (cost/models.py), a page in docs/operators, its name in
+watersmeet/__init__.py, and for the tests a configuration (lab/joins/configurations.py) and a subject of the state
+protocol (lab/tws/subjects.py). Tests name what is missing.
 """
 
 from __future__ import annotations

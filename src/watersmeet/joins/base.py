@@ -25,7 +25,7 @@ from watersmeet.state.key_order import Order
 from watersmeet.state.keys import Int64s, encode_key
 from watersmeet.state.punctuations.neighbours import Mine
 from watersmeet.state.punctuations.punctuation_set import PunctuationSet
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 from watersmeet.state.statistics.lateness import MeasuredDelay
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
 
@@ -107,7 +107,7 @@ class RunningJoin(ABC, Generic[IndexT]):
 
     def owns(self, mine: Mine) -> None:
         """Set the predicate for the key words of this shard; `mine` is true for keys that are routed here."""
-        self.first_shard = not isinstance(mine, Home) or mine.index == 0
+        self.first_shard = not isinstance(mine, ShardKeys) or mine.index == 0
         for punctuation_set in self.punctuation_sets:
             punctuation_set.retention.mine = mine
 

@@ -75,10 +75,10 @@ class ThetaJoin(Algorithm[RunningJoin[ValueLists]]):
                 f'this one is "{query.how}".',
                 hint='give it a duration, window="10 minutes", or take how="inner".',
             )
-        closing = next((s for s in query.streams if s.compared is not None), None)
-        if closing is not None and counted:
+        closes = next((s for s in query.streams if s.compared is not None), None)
+        if closes is not None and counted:
             raise QueryError(
-                f"stream `{closing.name}` closes values of `{closing.compared}`, and `{counted[0]}` has a window of "
+                f"stream `{closes.name}` closes values of `{closes.compared}`, and `{counted[0]}` has a window of "
                 "rows; a row that waits to be counted may still match closed values.",
                 hint="leave the punctuation out, as windows evict the rows; or give all streams durations.",
             )

@@ -179,7 +179,7 @@ class GroupedQuery(JoinQuery):
         """Whether groups stay within one join key: then they live in its shard, and end with it."""
         return not self.is_theta and set(self.streams[0].key) <= {b for b in self.group_by.by if isinstance(b, str)}
 
-    def closing_bucket(self) -> tuple[int, int] | None:
+    def final_bucket(self) -> tuple[int, int] | None:
         """(index among the group columns, stream) of the first bucket by which time ends groups, if there is one."""
         timed = self.streams if self.pairs and self.asof is None else self.streams[:1]  # whose times are bounded
         for index, bucket in enumerate(self.group_by.by):
@@ -192,7 +192,7 @@ class GroupedQuery(JoinQuery):
 
     def refuse_endless(self, closes: tuple[bool, ...]) -> None:
         """Refuse groups that would never be final; `closes[i]`: stream i closes keys by punctuations."""
-        if self.group_by.emit == "update" or self.closing_bucket() is not None:
+        if self.group_by.emit == "update" or self.final_bucket() is not None:
             return
         ways = f'add wm.bucket("{self.streams[0].time}", "1 minute") to the group_by, or use emit="update".'
         key = ", ".join(self.streams[0].key)

@@ -61,7 +61,7 @@ def _stream_lines(plan: JoinPlan, p: Parameters, i: int) -> list[str]:
     others = " and ".join(o.name for o in p.others(i))
     kept = memory.retention(p, i)
     ends = [_duration(kept)] if math.isfinite(kept) else []
-    ends += [f"until {others} close{'s' if len(p.streams) == 2 else ''} its key"] if memory.closing_rate(p, i) else []
+    ends += [f"until {others} close{'s' if len(p.streams) == 2 else ''} its key"] if memory.closed_rate(p, i) else []
     return [
         s.name,
         f"{s.rate:,.4g} rows/s, {s.distinct:,.0f} keys",

@@ -1,4 +1,4 @@
-"""Checks of the folders that a pipeline reads, and the columns of the first file in them. Needs no Spark."""
+"""Checks of the folders that a pipeline reads, and of the columns of the files in them. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ import pyarrow as pa
 from pyarrow import csv, orc, parquet
 
 from watersmeet.errors import suggestion
+from watersmeet.pipelines import file_schemas
 from watersmeet.pipelines.columns import Columns
 from watersmeet.pipelines.diagnostics import Mistake
+from watersmeet.pipelines.file_schemas import FileColumns
 from watersmeet.pipelines.schema import FILES
 
 #: Bytes of a CSV file that are read.
 SAMPLE = 1 << 20
 #: Options that change how values of a CSV file are parsed; with one, types are unknown.
-_FORMATS = {"timestampformat", "timestampntzformat", "dateformat", "inferschema", "nullvalue", "encoding", "charset"}
+_FORMATS = {"timestampformat", "timestampntzformat", "dateformat", "inferschema", "nullvalue"}
+#: Options that change how the header of a CSV file is read.
+_SPARKS = {"comment", "linesep", "encoding", "charset"}
+#: Options that choose among the files of a folder.
+_CHOOSING = {"pathglobfilter", "modifiedbefore", "modifiedafter"}
 
 
 def check(streams: Mapping[str, dict[str, Any]], folder: Path, found: dict[str, Columns]) -> Iterator[Mistake]:
-    """Folders that do not exist. Adds the columns of streams without a `schema` to `found`."""
+    """Folders that do not exist, and schemas that their files contradict. Adds the columns of streams without a
+    `schema` to `found`."""
     for name, stream in streams.items():
         if stream["format"] not in FILES or "://" in stream["path"]:
             continue
@@ -31,8 +38,10 @@ def check(streams: Mapping[str, dict[str, Any]], folder: Path, found: dict[str, 
             siblings = [p.name for p in location.parent.iterdir()] if location.parent.is_dir() else []
             hint = suggestion(location.name, siblings, "make it before the run; beside it there are")
             yield Mistake(path, f'the folder "{stream["path"]}" is not there.', hint, value=True)
-        elif "schema" not in stream:
-            file = _first(location)
+        elif "schema" in stream:
+            yield from file_schemas.check(name, stream, _looked_at(stream, location))
+        else:
+            file = next(_files(location), None)
             if file is None:
                 message = f'the stream has no `schema`, and "{stream["path"]}" has no file to infer it from.'
                 hint = 'write schema = "item_id BIGINT, opened_at TIMESTAMP", or put a file there first.'
@@ -43,44 +52,62 @@ def check(streams: Mapping[str, dict[str, Any]], folder: Path, found: dict[str, 
                 found[name] = columns
 
 
-def _first(location: Path) -> Path | None:
-    """The first file that Spark would read: it skips names that begin with a dot or an underscore."""
+def _files(location: Path) -> Iterator[Path]:
+    """The files that Spark would read: it skips names that begin with a dot or an underscore."""
     for root in sorted(glob(str(location))) if has_magic(str(location)) else [str(location)]:
         files = [Path(root)] if Path(root).is_file() else sorted(Path(root).rglob("*"))
         for file in files:
             hidden = any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
             if file.is_file() and not hidden and file.stat().st_size:
-                return file
-    return None
+                yield file
+
+
+def _looked_at(stream: dict[str, Any], location: Path) -> Iterator[FileColumns]:
+    """The columns of the files that are compared with a schema; it ends at a file that only Spark can read."""
+    if has_magic(str(location)) or _CHOOSING & {option.lower() for option in stream.get("options", {})}:
+        return
+    for file in _files(location):
+        folders = file.relative_to(location).parts[:-1]
+        if any("=" not in folder for folder in folders):
+            continue  # Spark passes over folders that are no partitions
+        columns = _own_columns(stream, file)
+        if columns is None:
+            return
+        yield FileColumns(file, columns, {folder.partition("=")[0] for folder in folders})
 
 
 def _columns(stream: dict[str, Any], file: Path, location: Path) -> Columns | None:
+    """Types by column, with those of partitions; None if only Spark can tell them."""
+    columns = _own_columns(stream, file)
+    if columns is not None and not has_magic(str(location)):
+        parts = file.parent.relative_to(location).parts if location.is_dir() else ()
+        columns |= {part.partition("=")[0]: None for part in parts if "=" in part}
+    return columns
+
+
+def _own_columns(stream: dict[str, Any], file: Path) -> Columns | None:
     """Types by column; None if the file does not contain them or cannot be read without Spark."""
     options = {name.lower(): value for name, value in stream.get("options", {}).items()}
     try:
         match stream["format"]:
             case "csv":
-                columns = _of_csv(file, options)
+                return _of_csv(file, options)
             case "parquet":
-                columns = {f.name: _spark_type(f.type) for f in parquet.read_schema(file)}
+                return {f.name: _spark_type(f.type) for f in parquet.read_schema(file)}
             case "orc":
-                columns = {f.name: _spark_type(f.type) for f in orc.ORCFile(file).schema}
+                return {f.name: _spark_type(f.type) for f in orc.ORCFile(file).schema}
             case "text":
-                columns = {"value": "STRING"}
+                return {"value": "STRING"}
             case _:
                 return None
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         return None
-    if columns is not None and not has_magic(str(location)):
-        parts = file.parent.relative_to(location).parts if location.is_dir() else ()
-        columns |= {part.partition("=")[0]: None for part in parts if "=" in part}  # partitions
-    return columns
 
 
 def _of_csv(file: Path, options: Mapping[str, Any]) -> Columns | None:
     sep, quote = str(options.get("sep", options.get("delimiter", ","))), str(options.get("quote", '"'))
     header = str(options.get("header", "false")).lower() == "true"
-    if len(sep) != 1 or len(quote) != 1 or "comment" in options:
+    if len(sep) != 1 or len(quote) != 1 or _SPARKS & options.keys():
         return None
     reads = csv.ReadOptions(block_size=SAMPLE, autogenerate_column_names=not header)
     parses = csv.ParseOptions(delimiter=sep, quote_char=quote, newlines_in_values=True)

@@ -93,7 +93,7 @@ def grouping(joined: Joined, by: tuple[str | Bucket, ...]) -> Grouping:
 
 def _refuse_by_key(query: GroupedQuery) -> None:
     """Refuse final groups by key alone in a second operator: closed keys are known to the join's operator only."""
-    if query.group_by.emit == "final" and query.closing_bucket() is None:
+    if query.group_by.emit == "final" and query.final_bucket() is None:
         raise QueryError(
             f"`group_by` is by {', '.join(query.group_by.names)}, and Spark filters the results by `where` before they "
             "are grouped, outside the operator that knows when a key has ended; such a group would never be final.",
@@ -200,11 +200,11 @@ class Grouped(NoDataFrame):
         ends = []
         if self._inside() and any(_closes(self.joined)):
             ends.append(f"when punctuations have ended its {key}")
-        bucket = query.closing_bucket()
+        bucket = query.final_bucket()
         if bucket is not None:
             position, i = bucket
             by, stream = query.group_by.by[position], query.streams[i]
-            assert isinstance(by, Bucket), "closing_bucket gives a bucket"
+            assert isinstance(by, Bucket), "final_bucket gives a bucket"
             past = f"when {stream.name} is past the end of its {durations.formatted(by.length)} of {stream.time} "
             if query.asof is not None:
                 ends.append(f"{past}and all of its rows are final")

@@ -18,7 +18,7 @@ from watersmeet.spark.planning.columns import expression
 Expression = str | Column
 
 #: Kinds of punctuations that close values of columns; heartbeats and ends are about the stream as a whole.
-CLOSING = ("value", "list", "range")
+CLOSES_KEYS = ("value", "list", "range")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def _has_words(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class Home:
+class ShardKeys:
     """Which words are keys of shard `index` of `shards`, as `split` divides them."""
 
     index: int

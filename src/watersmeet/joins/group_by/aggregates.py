@@ -35,7 +35,7 @@ class Fold:
         self.results = query.join.schema
         self.by = [f"g{i}" for i in range(len(query.group_by.by))]
         self.aggregates = query.group_by.aggregates
-        self.bucket = query.closing_bucket()
+        self.bucket = query.final_bucket()
         # a result of an as-of join has the time of its first tuple
         streams = query.streams if query.pairs and query.asof is None else query.streams[:1]
         # a time that is a key is called in the results as in the first stream

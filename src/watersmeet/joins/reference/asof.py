@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from watersmeet.joins.reference.definition import Tuple, same_key
-from watersmeet.joins.reference.rules import Elements, Outcome, StreamRules
+from watersmeet.joins.reference.stream_rules import Elements, Outcome, StreamRules
 from watersmeet.model.asof import AsOf
 from watersmeet.model.batches import AFTER_ALL
 from watersmeet.model.queries import JoinQuery

@@ -23,7 +23,7 @@ from watersmeet.model.windows import Interval
 from watersmeet.spark.runtime.output_columns import quoted
 from watersmeet.spark.streams import Stream, aligned
 from watersmeet.state.keys import encode
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 #: Kinds of joins that emit unmatched rows of the first stream only, if any.
 KINDS = ("inner", "left", "semi", "anti")
@@ -58,7 +58,7 @@ def parts_of(value: pa.Array, shards: int) -> list[int]:
     """Parts of a value of the key, one for each shard; 0 is the first."""
     candidates = np.arange(64 * shards, dtype=np.int32)
     words = encode([pa.concat_arrays([value] * candidates.size), pa.array(candidates)]).words
-    firsts = [int(np.flatnonzero(Home(shard, shards)(words))[0]) for shard in range(shards)]
+    firsts = [int(np.flatnonzero(ShardKeys(shard, shards)(words))[0]) for shard in range(shards)]
     return sorted(firsts)
 
 

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from watersmeet.errors import ColumnError, QueryError, suggestion
 from watersmeet.spark.planning import columns
-from watersmeet.spark.punctuations import CLOSING, ColumnConstraint, PunctuationRule, alone, with_rules
+from watersmeet.spark.punctuations import CLOSES_KEYS, ColumnConstraint, PunctuationRule, alone, with_rules
 
 if TYPE_CHECKING:
     from watersmeet.spark.streams import Stream
@@ -124,7 +124,7 @@ def fitted(s: Stream, key: tuple[str, ...], ids: tuple[int, ...]) -> Stream:
         return replace(s, rules=_of_upstream(s, key, ids))
     rules, unused = [], []
     for rule in s.rules:
-        if rule.kind not in CLOSING:
+        if rule.kind not in CLOSES_KEYS:
             rules.append(rule)
         elif _is_about(s, rule, key):
             rules.append(_ordered(rule, key))
@@ -152,9 +152,9 @@ def _of_upstream(s: Stream, key: tuple[str, ...], ids: tuple[int, ...]) -> tuple
     assert s.upstream is not None, "the stream is the output of a join"
     same_key, same_shards = sorted(s.upstream.key) == sorted(key), s.upstream.ids == ids
     return tuple(
-        _ordered(rule, key) if rule.kind in CLOSING else rule
+        _ordered(rule, key) if rule.kind in CLOSES_KEYS else rule
         for rule in s.rules
-        if rule.kind not in CLOSING or (same_key and (same_shards or rule.kind != "range"))
+        if rule.kind not in CLOSES_KEYS or (same_key and (same_shards or rule.kind != "range"))
     )
 
 

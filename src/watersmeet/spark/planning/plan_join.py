@@ -23,7 +23,7 @@ from watersmeet.optimizer.plan import JoinPlan, PlanStatistics
 from watersmeet.optimizer.planner import make_plan, within_horizon
 from watersmeet.spark.planning.without_equality import open_ended
 from watersmeet.spark.progress.adaptive_order import is_adaptive
-from watersmeet.spark.punctuations import CLOSING
+from watersmeet.spark.punctuations import CLOSES_KEYS
 from watersmeet.spark.streams import Stream
 
 
@@ -108,7 +108,7 @@ def assumed_of(query: JoinQuery, streams: Sequence[Stream], i: int, rate: float)
     """The same of one stream with this rate."""
     s, stream = assumed_stream(query.streams[i], rate), streams[i]
     # the output of a join can close keys, and mostly closes none
-    closes = stream.upstream is None and any(rule.kind in CLOSING for rule in stream.rules)
+    closes = stream.upstream is None and any(rule.kind in CLOSES_KEYS for rule in stream.rules)
     return replace(s, punctuation_rate=rate / PER_KEY_TUPLES) if closes and not s.punctuation_rate else s
 
 

@@ -19,7 +19,7 @@ from watersmeet.model.punctuations import Ordered
 from watersmeet.model.queries import HOW, JoinQuery, StreamSpec
 from watersmeet.spark.planning import conditions
 from watersmeet.spark.planning.key_punctuations import compared_rule
-from watersmeet.spark.punctuations import CLOSING, ColumnConstraint, PunctuationRule
+from watersmeet.spark.punctuations import CLOSES_KEYS, ColumnConstraint, PunctuationRule
 from watersmeet.spark.streams import Stream
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _closed_column(s: Stream, compared: Sequence[str]) -> str | None:
     if s.upstream is not None:
         return None  # what a join propagates is about its own key
     about += [_about(s, constraint, compared) for constraint in s.constraints]
-    about += [_about(s, rule, compared) for rule in s.rules if rule.kind in CLOSING]
+    about += [_about(s, rule, compared) for rule in s.rules if rule.kind in CLOSES_KEYS]
     if len(set(about)) > 1:
         raise QueryError(
             f"`punctuation` of stream `{s.name}` is about {' and '.join(dict.fromkeys(about))}; a join without "
@@ -178,6 +178,6 @@ def _ranges(s: Stream) -> list[tuple[Any, Any]]:
 def _fitted(s: Stream, column: str | None) -> Stream:
     """The stream with its punctuations checked against the compared column."""
     if column is None:
-        return replace(s, rules=tuple(rule for rule in s.rules if rule.kind not in CLOSING))
-    rules = tuple(compared_rule(s, rule, column) if rule.kind in CLOSING else rule for rule in s.rules)
+        return replace(s, rules=tuple(rule for rule in s.rules if rule.kind not in CLOSES_KEYS))
+    rules = tuple(compared_rule(s, rule, column) if rule.kind in CLOSES_KEYS else rule for rule in s.rules)
     return replace(s, rules=rules)

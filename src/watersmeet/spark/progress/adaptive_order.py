@@ -52,7 +52,7 @@ class FollowedOrder:
     def __init__(self, running: RunningMultiway) -> None:
         self.running = running
         self.adaptive = Adaptive().start(running.collector_metadata.get("order"))
-        self.decided_with: list[float] = running.collector_metadata.get("asked_with", [])
+        self.decided_with: list[float] = running.collector_metadata.get("decided_with", [])
 
     def after(self, batch: int, p: Parameters) -> dict[str, Any]:
         """Set the order for the next batch by the statistics after this one; gives it for the shard's report."""
@@ -65,7 +65,7 @@ class FollowedOrder:
         return report
 
     def metadata(self) -> dict[str, Any]:
-        return {"order": self.adaptive.metadata(), "asked_with": self.decided_with}
+        return {"order": self.adaptive.metadata(), "decided_with": self.decided_with}
 
     def _moved(self, now: Sequence[float]) -> bool:
         """Whether a statistic has changed since the order was last decided; a decision for six streams takes 40 ms."""

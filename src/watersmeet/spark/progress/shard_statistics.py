@@ -84,7 +84,7 @@ class Watch:
             lists = self.running.streams[i].lists
             if isinstance(lists, ValueLists):
                 s = replace(s, set_size=float(lists.closed_keys))
-            seen = came and memory.closing_rate(p, i)
+            seen = came and memory.closed_rate(p, i)
             each.append(replace(s, stay=stored / came) if seen else s)
         return replace(p, streams=tuple(each))
 

@@ -25,7 +25,7 @@ from watersmeet.model.batches import BEFORE_ALL, NO_TIME, micros, no_rows
 from watersmeet.model.lags import Lags
 from watersmeet.model.punctuations import Clustered, Ordered
 from watersmeet.model.queries import StreamSpec
-from watersmeet.spark.punctuations import CLOSING, UPSTREAM_SHARD, flag, part
+from watersmeet.spark.punctuations import CLOSES_KEYS, UPSTREAM_SHARD, flag, part
 from watersmeet.spark.runtime.order_detail import OrderDetail
 from watersmeet.spark.runtime.origins import ORIGIN
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, RESULT, VIOLATION
@@ -253,7 +253,7 @@ class Packer:
 
     def _punctuations(self, rule: PackedRule, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Send the punctuations of one rule."""
-        if not self.spec.upstream_shards and rule.kind in (*CLOSING, "empty"):
+        if not self.spec.upstream_shards and rule.kind in (*CLOSES_KEYS, "empty"):
             rows = rows.filter(rows.column(self.spec.time).is_valid())  # without a time a punctuation closes nothing
         if rule.kind == "range":
             rows = yield from self._reject(rule, rows)

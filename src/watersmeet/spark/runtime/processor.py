@@ -37,7 +37,7 @@ from watersmeet.spark.runtime.unpacking import Unpacker
 from watersmeet.spark.runtime.working_state import WorkingState
 from watersmeet.state.durable import log
 from watersmeet.state.segments import slices, tables
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 
 @dataclass
@@ -115,7 +115,7 @@ class ShardProcessor(StatefulProcessor):
             batches = [replace(batch, clock=clock) for batch in batches]
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with WorkingState(self.join, header, store, Home(number, len(self.ids))) as working:
+        with WorkingState(self.join, header, store, ShardKeys(number, len(self.ids))) as working:
             collector = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in working.join.step(batches):

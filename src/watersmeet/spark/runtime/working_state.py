@@ -10,14 +10,14 @@ from watersmeet.spark.runtime.store import SparkStore
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache as caches
 from watersmeet.state.durable import log
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 
 class WorkingState:
     """The working state of a shard during one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Operator, header: log.Header, store: SparkStore, home: Home) -> None:
-        self.home = home
+    def __init__(self, join: Operator, header: log.Header, store: SparkStore, shard_keys: ShardKeys) -> None:
+        self.shard_keys = shard_keys
         self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0, "not_kept": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
@@ -43,7 +43,7 @@ class WorkingState:
     def _open(self, join: Operator, header: log.Header, store: SparkStore) -> None:
         self.store = store
         self.join = join.start(MappedArrays(self.folder))
-        self.join.owns(self.home)
+        self.join.owns(self.shard_keys)
         log.attach(self.join, header, store)
 
     def _adopt(self, join: Operator, header: log.Header, store: SparkStore, token: str) -> bool:

@@ -19,14 +19,14 @@ from lab.joins.scripts import engine_batch
 from watersmeet.errors import QueryError
 from watersmeet.joins import plan
 from watersmeet.joins.reference.definition import Tuple
-from watersmeet.joins.reference.rules import Elements, Outcome, Rules
+from watersmeet.joins.reference.stream_rules import Elements, Outcome, Rules
 from watersmeet.model.batches import Batch
 from watersmeet.model.punctuations import Constraint, Ordered, Punctuation, Range
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
 from watersmeet.model.windows import RowsWindow, TimeWindow, Unbounded, Window
 from watersmeet.query.predicate_parser import parse
 from watersmeet.state.durable import log
-from watersmeet.state.shards import Home
+from watersmeet.state.shards import ShardKeys
 
 NAMES, COMPARED = "abcd", "xyzw"
 #: All values of a compared column, and more: streams have those from -2 to 7, and close ranges from -6 to 14.
@@ -98,14 +98,14 @@ def query(
     where: str,
     windows: Sequence[Window],
     delays: Sequence[int],
-    closing: Sequence[bool],
+    punctuated: Sequence[bool],
     constraints: Sequence[tuple[Constraint, ...]],
 ) -> JoinQuery:
     specs = []
     for i, (n, c, window) in enumerate(zip(NAMES, COMPARED, windows, strict=False)):
         schema = pa.schema([(f"{n}_ts", pa.int64()), (c, pa.int64()), (f"{n}_n", pa.int64())])
         spec = StreamSpec(n, schema, f"{n}_ts", (), window, delays[i])
-        specs.append(replace(spec, compared=c, constraints=constraints[i]) if closing[i] else spec)
+        specs.append(replace(spec, compared=c, constraints=constraints[i]) if punctuated[i] else spec)
     return JoinQuery(tuple(specs), "inner", parse(where, columns_of(specs)))
 
 
@@ -119,7 +119,7 @@ def row(t: Tuple) -> Row:
 
 def started(made: JoinQuery, shard: int, shards: int) -> Any:
     join = plan(made, "theta").start()
-    join.owns(Home(shard, shards))
+    join.owns(ShardKeys(shard, shards))
     return join
 
 
@@ -129,12 +129,12 @@ def test_every_batch_is_what_the_rules_make_of_it(data: st.DataObject, shards: i
     n = condition.streams
     windows = st.sampled_from([TimeWindow(3), *[TimeWindow(40)] * 2, Unbounded()])
     known: list[tuple[Constraint, ...]] = [(), (Ordered(),), (Ordered(2),)]
-    closing = data.draw(st.lists(st.sampled_from([*[True] * 7, False]), min_size=n, max_size=n).filter(any))
+    punctuated = data.draw(st.lists(st.sampled_from([*[True] * 7, False]), min_size=n, max_size=n).filter(any))
     made = query(
         condition.sql,
         [data.draw(windows) for _ in range(n)],
         [data.draw(st.sampled_from([0, 0, 3])) for _ in range(n)],
-        closing,
+        punctuated,
         [data.draw(st.sampled_from(known)) for _ in range(n)],
     )
     joins = [started(made, shard, shards) for shard in range(shards)]
@@ -154,8 +154,8 @@ def test_every_batch_is_what_the_rules_make_of_it(data: st.DataObject, shards: i
         each = []
         for i in range(n):
             tuples = tuple(Tuple(3 * b + t, (k,), next(numbers)) for t, k in data.draw(drawn))
-            closings = st.builds(Punctuation, ranges, st.integers(3 * b - 3, 3 * b + 6))
-            declared = tuple(data.draw(st.lists(closings, max_size=3))) if closing[i] else ()
+            punctuations = st.builds(Punctuation, ranges, st.integers(3 * b - 3, 3 * b + 6))
+            declared = tuple(data.draw(st.lists(punctuations, max_size=3))) if punctuated[i] else ()
             each.append(Elements(tuples, declared, ended=data.draw(st.integers(0, 20)) == 20))
         outcome = rules.step(each)
         batches = [batch(spec, e) for spec, e in zip(made.streams, each, strict=True)]
@@ -217,8 +217,8 @@ def above(value: int) -> Elements:
     return Elements((), (Punctuation(Range(value, None, low_closed=False), 2),))
 
 
-def chain(where: str = "x < y AND y < z", closing: Sequence[bool] = (True,) * 3) -> JoinQuery:
-    return query(where, [TimeWindow(100)] * 3, [0] * 3, closing, [()] * 3)
+def chain(where: str = "x < y AND y < z", punctuated: Sequence[bool] = (True,) * 3) -> JoinQuery:
+    return query(where, [TimeWindow(100)] * 3, [0] * 3, punctuated, [()] * 3)
 
 
 def test_a_tuple_goes_when_every_other_stream_has_closed_what_it_may_match() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lab.joins.oracle import NAN, all_windows
 from lab.joins.scripts import Script, scripts
 from watersmeet.joins.reference.definition import Tuple, window_join
-from watersmeet.joins.reference.rules import Elements, Rules, covers, sort_key
+from watersmeet.joins.reference.stream_rules import Elements, Rules, covers, sort_key
 from watersmeet.model.punctuations import Empty, End, Heartbeat, Pattern, Punctuation, Range, Value, ValueList
 from watersmeet.model.windows import TimeWindow
 
