@@ -1,4 +1,5 @@
-"""Many cases, in separate processes: one that crashes or hangs is a finding, too, and does not end the run.
+"""Many cases, in separate processes: one that crashes, hangs, or does anything but compute (loads or makes code, writes
+a file, starts a process, opens a socket) is a finding, too, and does not end the run.
 
 A case is identified by target, seed and number: `python -m soak fuzz --target T --seed S --only N` repeats it in this
 process.
@@ -14,6 +15,8 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,15 +24,18 @@ from typing import Any
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from lab import ROOT
+from lab.audit import Audit
 from lab.processes import environment
 from soak.trial import seed_of
 
 CHUNK = 2_000
+#: Cases before the audit of a chunk begins.
+WARM = 20
 #: Seconds for a chunk; a case takes milliseconds.
 LONGEST = 600.0
 #: The shares of the targets in all cases.
 SHARES = {"two_streams": 30, "several_streams": 15, "state_bytes": 30, "queries": 8, "conditions": 7, "times": 5}
-SHARES |= {"pipeline_files": 5, "forged_states": 5}
+SHARES |= {"pipeline_files": 5, "forged_states": 5, "reopened_states": 5, "forged_segments": 5, "event_files": 5}
 
 
 def chunks(cases: int, wanted: list[str]) -> list[tuple[str, int, int]]:
@@ -97,17 +103,30 @@ def one(target: str, seed: int, number: int) -> str:
     return TARGETS[target](Random(seed_of(seed, target, number)))
 
 
-def chunk(target: str, seed: int, first: int, count: int) -> dict[str, Any]:
-    """Run a chunk of cases in this process."""
+def chunk(target: str, seed: int, first: int, count: int, audit: Audit | None = None) -> dict[str, Any]:
+    """Run a chunk of cases in this process. Under an audit a case that does anything but compute is a finding."""
     ended: Counter[str] = Counter()
     findings = []
     for number in range(first, first + count):
         try:
-            ended[one(target, seed, number)] += 1
+            with audit or nullcontext():
+                end = one(target, seed, number)
+            ended[end] += 1
         except Exception:
             ended["finding"] += 1
             findings.append({"number": number, "what": traceback.format_exc()[-1500:]})
     return {"cases": count, "ended": dict(ended), "findings": findings[:20]}
+
+
+def audited(target: str, seed: int, first: int, count: int) -> dict[str, Any]:
+    """A chunk under the audit of this process, after a few cases without: these load modules and fill caches."""
+    chunk(target, seed + 1, 0, WARM)
+    return chunk(target, seed, first, count, _audit())
+
+
+@cache
+def _audit() -> Audit:
+    return Audit()
 
 
 def totals(results: list[dict[str, Any]]) -> dict[str, Counter[str]]:
@@ -123,4 +142,4 @@ def totals(results: list[dict[str, Any]]) -> dict[str, Counter[str]]:
 if __name__ == "__main__":
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
     name, *numbers = sys.argv[1:]
-    print(json.dumps(chunk(name, *map(int, numbers))))
+    print(json.dumps(audited(name, *map(int, numbers))))

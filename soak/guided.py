@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing, by atheris, of the readers of states and of pipeline files.
+"""Coverage-guided fuzzing, by atheris, of the readers of states, of pipeline files and of event files.
 
 `python -m soak guided` makes the first inputs and stores the outcome; `python -m soak.guided TARGET [libFuzzer's
 options]` is the fuzzer alone. Both need the group `fuzz`, which has wheels for some Pythons only.
@@ -22,7 +22,9 @@ from random import Random
 from typing import Any
 
 from lab import ROOT
+from lab.dashboard.run_events import run as events_of_a_run
 from lab.processes import environment
+from watersmeet.model.events import to_line
 
 LONGEST_INPUT = 8192
 
@@ -58,7 +60,22 @@ def pipeline_files(data: bytes) -> None:
         return
 
 
-GUIDED: dict[str, Callable[[bytes], None]] = {"state_bytes": state_bytes, "pipeline_files": pipeline_files}
+def event_files(data: bytes) -> None:
+    """Bytes as the lines of an event file, handed to the page: read, or refused."""
+    from soak import targets
+    from watersmeet.errors import EventError
+
+    try:
+        targets.handed_on(data)
+    except EventError:
+        return
+
+
+GUIDED: dict[str, Callable[[bytes], None]] = {
+    "state_bytes": state_bytes,
+    "pipeline_files": pipeline_files,
+    "event_files": event_files,
+}
 
 
 @cache
@@ -71,9 +88,11 @@ def _kept() -> list[Any]:
 
 
 def seeds(target: str) -> list[bytes]:
-    """The first inputs: states of a few joins, or the pipelines of the examples."""
+    """The first inputs: states of a few joins, the pipelines of the examples, or the events of a run."""
     from soak import targets
 
+    if target == "event_files":
+        return ["\n".join(map(to_line, events_of_a_run(n))).encode() for n in range(3)]
     if target == "pipeline_files":
         return [text.encode() for text in targets.PIPELINES]
     found = []

@@ -5,18 +5,27 @@ Any other end (another exception, a wrong result, a different state) is raised a
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import pickle
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from lab import ROOT
+from lab.dashboard.run_events import run as events_of_a_run
 from lab.joins.scripts import Comparison, Script
 from lab.query.query_mistakes import QUERIES, STREAMS, TIMES
 from soak import random_scripts
-from watersmeet.errors import PipelineError, QueryError, StateError
+from watersmeet.checkpoints.reopen import reopen
+from watersmeet.dashboard.event_files import read_events
+from watersmeet.dashboard.feed import Feed
+from watersmeet.errors import EventError, PipelineError, QueryError, StateError
 from watersmeet.joins import plan
 from watersmeet.model import durations
 from watersmeet.model.queries import columns_of
@@ -25,6 +34,7 @@ from watersmeet.pipelines.loader import from_text
 from watersmeet.query.lowering import DeclaredStream, lower
 from watersmeet.query.parser import read
 from watersmeet.query.predicate_parser import parse
+from watersmeet.state import segments
 from watersmeet.state.durable import log
 
 Target = Callable[[Random], str]
@@ -122,27 +132,117 @@ def state_bytes(chance: Random) -> str:
     return "exact"
 
 
-_VALUES: tuple[Any, ...] = (None, True, -1, 0, 7, 1 << 40, 1 << 70, 0.5, "", "x", [], [7], {}, {"x": 1})
+class Bomb:
+    """Unpickled, it would run a command."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.system, ("touch owned",))
+
+
+#: Texts that something which takes them for more than texts would run, load or open.
+HOSTILE = (
+    "__import__('os').system('touch owned')",
+    "{0.__class__.__mro__[1].__subclasses__}",
+    "!!python/object/apply:os.system ['touch owned']",
+    "${jndi:ldap://127.0.0.1:1/x}",
+    "../../../../../../etc/passwd",
+    "$(touch owned)",
+    "os.system",
+    "java_method('java.lang.Runtime', 'getRuntime')",
+    pickle.dumps(Bomb(), 0).decode(),
+    base64.b64encode(pickle.dumps(Bomb())).decode(),
+)
+_VALUES: tuple[Any, ...] = (None, True, -1, 0, 7, 1 << 40, 1 << 70, 0.5, "", "x", [], [7], {}, {"x": 1}, *HOSTILE)
+
+
+def _header_json(whole: log.MemoryStore) -> Any:
+    return json.loads((whole.header or b"").partition(b"\n")[2])
+
+
+def sealed(header_json: Any) -> bytes:
+    """A header of this content, with a checksum that fits."""
+    body = json.dumps(header_json).encode()
+    return f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body
 
 
 @target
 def forged_states(chance: Random) -> str:
     """Headers with a value put in, taken out or exchanged, under checksums that fit: read, or refused."""
     given, algorithm, options, whole = Kept.some(chance)
-    store = log.MemoryStore()
-    store.segments = dict(whole.segments)
-    header_json = json.loads((whole.header or b"").partition(b"\n")[2])
+    header_json = _header_json(whole)
     for _ in range(chance.choice((1, 1, 2))):
         _forge(header_json, chance)
-    body = json.dumps(header_json).encode()
     join = plan(given.query(), algorithm, **options).start()
     try:
-        header = log.Header.unpack(f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body)
+        header = log.Header.unpack(sealed(header_json))
         header.check(given.query(), 0, 1)
-        log.rebuild(join, header, store)
+        log.rebuild(join, header, whole)
     except StateError as error:
         return type(error).__name__
     return "read"
+
+
+@target
+def reopened_states(chance: Random) -> str:
+    """Such headers where no program is known, so that they also say what the state is of: read, or refused."""
+    *_, whole = Kept.some(chance)
+    header_json = _header_json(whole)
+    for _ in range(chance.choice((1, 1, 2))):
+        part = header_json.get(chance.choice(("query", "operator", "segments")))
+        _forge(part if isinstance(part, dict) else header_json, chance)
+    try:
+        reopen(log.Header.unpack(sealed(header_json)), whole)
+    except StateError as error:
+        return type(error).__name__
+    return "read"
+
+
+@target
+def forged_segments(chance: Random) -> str:
+    """Segments of other columns, types and lengths, or damaged ones, under checksums that fit: read, or refused."""
+    given, algorithm, options, whole = Kept.some(chance)
+    if not whole.segments:
+        return "read"
+    header_json, store = _header_json(whole), log.MemoryStore()
+    store.segments = dict(whole.segments)
+    id = chance.choice(list(store.segments))
+    store.segments[id] = data = _forged_segment(bytes(store.segments[id]), chance)
+    for entry in header_json["segments"]:
+        if entry["id"] == id:
+            entry |= {"size": len(data), "checksum": zlib.crc32(data)}
+    join = plan(given.query(), algorithm, **options).start()
+    try:
+        log.rebuild(join, log.Header.unpack(sealed(header_json)), store)
+    except StateError as error:
+        return type(error).__name__
+    return "read"
+
+
+def _forged_segment(data: bytes, chance: Random) -> bytes:
+    """Another well-formed segment, one whose schema names code, or damaged bytes."""
+    rows = pa.ipc.open_stream(data).read_next_batch()
+    match chance.randrange(6):
+        case 0:
+            rows = rows.drop_columns([chance.choice(rows.schema.names)])
+        case 1:
+            at = chance.randrange(rows.num_columns)
+            rows = rows.set_column(at, rows.schema.names[at], pa.array([chance.choice(HOSTILE)] * rows.num_rows))
+        case 2:
+            at = chance.randrange(rows.num_columns)
+            rows = rows.set_column(at, rows.schema.names[at], pa.nulls(rows.num_rows, rows.schema.types[at]))
+        case 3:
+            rows = rows.slice(0, chance.randrange(rows.num_rows + 1))
+        case 4:  # Arrow once unpickled such types
+            name = chance.choice(("arrow.py_extension_type", "pandas", "arrow.opaque"))
+            code = {"ARROW:extension:name": name, "ARROW:extension:metadata": pickle.dumps(Bomb())}
+            fields = [field.with_metadata(code) for field in rows.schema]
+            rows = pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields, {"pandas": pickle.dumps(Bomb())}))
+        case _:  # in what is not compressed, more of the damage is in the values
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as writer:
+                writer.write_batch(rows)
+            return damaged(chance.choice((data, sink.getvalue().to_pybytes())), chance)
+    return segments.pack(rows).to_pybytes()
 
 
 def _forge(node: Any, chance: Random) -> None:
@@ -210,6 +310,8 @@ _TOKENS = (
     "0",
     "1e400",
     "99999999999999999999",
+    "(" * 500,
+    "NOT " * 500,
 )
 
 
@@ -261,6 +363,9 @@ _LINES = (
     "options = 3",
     "=",
     "[",
+    "x = " + "[" * 5000,
+    "x = " + "9" * 5000,
+    *(f"{key} = {json.dumps(text)}" for key in ("when", "schema", "select", "path") for text in HOSTILE),
 )
 
 
@@ -285,6 +390,46 @@ def pipeline_files(chance: Random) -> str:
     except PipelineError as error:
         return type(error).__name__
     return "read"
+
+
+@target
+def event_files(chance: Random) -> str:
+    """Event files, with values and bytes changed, lines lost, doubled or put in: handed to the page, or refused."""
+    events = [{"v": 1, **event} for event in events_of_a_run(3)]
+    for _ in range(chance.choice((0, 1, 3))):
+        _forge(chance.choice(events), chance)
+    lines = [json.dumps(event).encode() for event in events]
+    for _ in range(chance.choice((0, 1, 2))):
+        at = chance.randrange(len(lines))
+        match chance.randrange(4):
+            case 0:
+                lines[at : at + 1] = [lines[at]] * chance.choice((0, 2))
+            case 1:
+                lines.insert(
+                    at, chance.choice((b"[" * 50_000, b'{"v":1,"kind":"batch","x":NaN}', pickle.dumps(Bomb())))
+                )
+            case _:
+                lines[at] = damaged(lines[at], chance)
+        lines = lines or [b""]
+    try:
+        handed_on(b"\n".join(lines) + b"\n")
+    except EventError as error:
+        return type(error).__name__
+    return "read"
+
+
+def handed_on(data: bytes) -> None:
+    """Read the bytes as an event file, and publish its events to a page."""
+    file, feed = os.memfd_create("events"), Feed()  # a file that has no place
+    try:
+        os.write(file, data)
+        for event in read_events(f"/proc/self/fd/{file}"):
+            feed.publish(event)
+    finally:
+        os.close(file)
+    for _, line in feed.since(0, 0):
+        assert line.isascii(), "one line of one message"
+        assert line.isprintable()
 
 
 def _mangled(text: str, chance: Random) -> str:

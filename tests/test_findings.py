@@ -89,7 +89,7 @@ FINDINGS: dict[int, tuple[str, list[str]]] = {
     ),
     16: (
         "conditions of punctuations are checked at once",
-        ["spark/test_errors.py::punctuations_are_read_before_they_are_used"],
+        ["spark/test_punctuation_errors.py::punctuations_are_read_before_they_are_used"],
     ),
     17: (
         "`watersmeet run --check` finds what is wrong",

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import pickle
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import watersmeet
-from watersmeet.errors import StateCorruptError, StateError
+from watersmeet.checkpoints.reopen import reopen
+from watersmeet.errors import PipelineError, QueryError, StateCorruptError, StateError
 from watersmeet.joins import plan
 from watersmeet.joins.hash_join import HashJoin
+from watersmeet.model.batches import Batch, no_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
+from watersmeet.pipelines.loader import from_text
+from watersmeet.query import parser, predicate_parser
+from watersmeet.query.expressions import parse_expression
 from watersmeet.state import segments
 from watersmeet.state.durable import log
+from watersmeet.state.punctuations.constraints import unpacked
 
 SOURCE = Path(watersmeet.__file__).parent
 #: Modules that turn bytes or text into code or objects of any kind.
@@ -115,6 +124,83 @@ def test_a_segment_that_is_not_arrow_is_refused_though_its_checksum_fits(data: b
     )
 
 
+def test_a_segment_whose_texts_lie_elsewhere_is_refused_though_its_checksum_fits() -> None:
+    """Kernels follow offsets: these would lead them out of the memory of the process."""
+    rows = pa.record_batch({"x": ["one", "two", "three"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    ends = np.array([0, 3, 6, 11], np.int32).tobytes()
+    data = sink.getvalue().to_pybytes()
+    assert segments.unpack(7, data, zlib.crc32(data)).rows == rows
+    assert data.count(ends) == 1
+    data = data.replace(ends, np.array([0, 2_000_000_000, 6, 11], np.int32).tobytes())
+    with pytest.raises(StateCorruptError, match="segment 7 of the state is not an Arrow stream"):
+        segments.unpack(7, data, zlib.crc32(data))
+    with pytest.raises(ValueError, match="Offset invariant failure"):
+        unpacked(base64.b64encode(data).decode())
+
+
+def test_a_type_that_was_once_unpickled_is_not(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    names = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickle.dumps(Bomb(mark))}
+    schema = pa.schema([pa.field("x", pa.int64(), metadata=names)], {"pandas": pickle.dumps(Bomb(mark))})
+    data = segments.pack(pa.record_batch([[1, 2]], schema=schema))
+    assert segments.unpack(7, data, zlib.crc32(data)).rows.column(0).to_pylist() == [1, 2]
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ("query", {"how": "sideways"}),
+        ("query", {"streams": []}),
+        ("query", {"streams": [7, 8]}),
+        ("operator", {"name": "os.system"}),
+        ("operator", {"name": ["pwjoin"]}),
+        ("operator", {"options": "x"}),
+    ],
+    ids=str,
+)
+def test_a_header_that_describes_what_there_is_not_is_not_reopened(part: str, wrong: dict[str, Any]) -> None:
+    join, store = plan(query(), "pwjoin").start(), log.MemoryStore()
+    list(join.step([Batch.of(no_rows(spec.schema), spec.time) for spec in query().streams]))
+    log.commit(join, log.begin(query()), store)
+    stored = json.loads((store.header or b"").partition(b"\n")[2])
+    stored[part] |= wrong
+    with pytest.raises(StateError, match=r"in a way that this version does not know|is not one of this format"):
+        reopen(log.Header.unpack(sealed(stored)), store)
+
+
+# ---------------------------------------------------------------- texts without a bottom
+
+
+@pytest.mark.parametrize("deep", ["(" * 5000 + "{}" + ")" * 5000, "NOT " * 5000 + "{}"], ids=["brackets", "NOT"])
+def test_what_is_nested_too_deeply_is_refused_by_name(deep: str) -> None:
+    text = "`{}` is nested too deeply to be read.\nHint: leave out parentheses, or compute parts of it as columns"
+    with pytest.raises(QueryError, match=re.escape(text.format("where"))):
+        predicate_parser.parse(deep.format("k = 1"), pa.schema([("k", pa.int64())]))
+    with pytest.raises(QueryError, match=re.escape(text.format("query"))):
+        parser.read(f"SELECT x FROM a, b WHERE {deep.format('a.k = b.k')}", {"a": ["k", "x"], "b": ["k", "y"]})
+    assert parse_expression(deep.format("k = 1")) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("[" * 31 + "]" * 31, "values nested too deeply"),
+        ("[" * 50_000, "values nested too deeply"),
+        ("{a=" * 5000, "values nested too deeply"),
+        ("9" * 5000, "a number of too many digits"),
+    ],
+    ids=["31 deep", "50000 open", "tables", "digits"],
+)
+def test_a_pipeline_without_a_bottom_is_refused(value: str, what: str) -> None:
+    with pytest.raises(PipelineError) as refused:
+        from_text(f"x = {value}", "p.toml", Path(), {})
+    assert str(refused.value) == f"p.toml has {what}.\nHint: docs/pipelines.md has all keys and their values."
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -165,8 +251,6 @@ def test_rows_with_code_in_them_are_rows() -> None:
     rows = pa.record_batch([pa.array([1] * 5), pa.array([1] * 5), pa.array(texts)], schema=query().streams[0].schema)
     other = pa.record_batch([pa.array([2]), pa.array([1]), pa.array(["b"])], schema=query().streams[1].schema)
     join, store = HashJoin().start(query()), log.MemoryStore()
-    from watersmeet.model.batches import Batch, no_rows
-
     first = [Batch.of(rows, "a_ts"), Batch.of(no_rows(other.schema), "b_ts")]
     assert not list(join.step(first))
     log.commit(join, log.begin(query()), store)

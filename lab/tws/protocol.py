@@ -179,13 +179,13 @@ class Protocol(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.stack.close()
 
-    def drawn_runs(self, data: st.DataObject) -> list[Run]:
-        """The two queries."""
+    def drawn_run(self, data: st.DataObject, which: int) -> Run:
+        """The first or the second query."""
         raise NotImplementedError
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        self.runs = self.drawn_runs(data)
+        self.runs = [self.drawn_run(data, which) for which in range(2)]
         for (module, name), values in LIMITS.items():
             value = data.draw(st.sampled_from(values), label=name)
             if value is not None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import hypothesis
 import pyarrow as pa
@@ -70,12 +69,10 @@ class SubjectRun(Run):
 class SubjectProtocol(Protocol):
     """Runs of two subjects, which share the caches of three machines."""
 
-    subjects: tuple[str, ...] = tuple(SUBJECTS)
+    subjects: tuple[str, str]
 
-    def drawn_runs(self, data: st.DataObject) -> list[Run]:
-        return [self._run(data, name) for name in self.subjects]
-
-    def _run(self, data: Any, name: str) -> Run:
+    def drawn_run(self, data: st.DataObject, which: int) -> Run:
+        name = self.subjects[which]
         return SubjectRun(name, data.draw(st.sampled_from(INPUTS), label=f"input of {name}"))
 
 

@@ -78,6 +78,34 @@ def test_another_version_is_refused_wherever_it_stands(tmp_path: Path) -> None:
         read_events(path)
 
 
+#: No event, though some are JSON to Python, and one speaks of a version.
+NO_EVENTS = (
+    '{"v":1,"kind":"batch","x":NaN}',
+    '{"v":1,"kind":"batch","x":-Infinity}',
+    '{"v":1,"kind":"batch","x":1e999}',
+    '{"v":1,"kind":"batch","x":' + "9" * 5000 + "}",
+    '{"v":1,"kind":"batch","x":' + "[" * 100_000 + "]" * 100_000 + "}",
+    '{"v":1,"kind":["batch"]}',
+    '{"v":true,"kind":"batch"}',
+    '{"version":',
+    "\0" * 100,
+    "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+)
+
+
+@pytest.mark.parametrize("line", NO_EVENTS, ids=range(len(NO_EVENTS)))
+def test_a_line_that_could_not_be_handed_on_is_no_event(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(EventError, match="this is no event of Watersmeet"):
+        read_events(path)
+    path = write(tmp_path / "run.jsonl", run(1)[:-1])
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+    write(path, run(1)[-1:])
+    assert [e["kind"] for e in read_events(path)] == ["plan", "started", "batch", "ended"]
+
+
 def test_a_number_that_json_has_not_is_not_written(tmp_path: Path) -> None:
     with EventFile(tmp_path / "run.jsonl") as file, pytest.raises(ValueError, match="not JSON compliant"):
         file.write({"kind": "ended", "run": "r", "at": "", "error": float("nan")})

@@ -218,6 +218,22 @@ def test_a_finished_run_is_served_from_its_file(get: Browser, tmp_path: Path) ->
             assert messages(stream, 8)[0][1]["batch"] == 9
 
 
+def test_a_page_stays_when_its_file_goes_on_in_another_version(
+    get: Browser, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with EventFile(path) as file:
+        for event in run(1):
+            file.write(event)
+    with dashboard.serve(path) as served:
+        assert messages(get(served.url, "events"), 4)[-1][1]["kind"] == "ended"
+        with path.open("a") as more:
+            more.write('{"v":2,"kind":"batch"}\n')
+        served._thread.join(10)
+        assert "the event has version 2; this Watersmeet reads version 1" in caplog.text
+        assert messages(get(served.url, "events"), 4)[-1][1]["kind"] == "ended"
+
+
 def test_a_file_without_events_is_refused_before_anything_is_served(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("hello\n")

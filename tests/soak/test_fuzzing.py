@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from random import Random
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.processes import environment
 from soak import fuzz, guided, report, targets
 from soak.targets import TARGETS
 
@@ -83,6 +86,53 @@ def test_what_the_guided_fuzzer_calls_reads_or_refuses_by_name(name: str, seed: 
     whole = chance.choice(guided.seeds(name))
     guided.GUIDED[name](whole)
     guided.GUIDED[name](targets.damaged(whole, chance))
+
+
+#: Runs a chunk of every reader, each case under the audit; then deeds that it must see.
+AUDITED = """
+import json, os, pickle, socket, subprocess, tempfile
+from soak import fuzz, targets
+
+out = {name: fuzz.audited(name, 7, 0, 40) for name in targets.TARGETS if name not in SLOW}
+deeds = {
+    "eval": lambda: eval("1"),
+    "pickle": lambda: pickle.loads(b"cos\\nsystem\\n."),
+    "import": lambda: __import__("this_is_no_module"),
+    "popen": lambda: subprocess.Popen(["true"]),
+    "system": lambda: os.system("true"),
+    "socket": lambda: socket.create_connection(("127.0.0.1", 1)),
+    "write": lambda: open("owned", "w"),
+    "remove": lambda: os.remove("owned"),
+    "swallowed": lambda: [1 for _ in range(1) if not swallowed()],
+}
+
+def swallowed():
+    try:
+        eval("1")
+    except Exception:
+        return False
+
+for name, deed in deeds.items():
+    targets.TARGETS[name] = lambda chance, deed=deed: str(deed())
+    out[name] = fuzz.chunk(name, 1, 0, 1, fuzz._audit())
+print(json.dumps(out))
+"""
+
+
+def test_what_is_read_makes_nothing_happen(tmp_path: Path) -> None:
+    """Forged and damaged states, pipelines, events and queries: nothing is loaded, run, written or sent by reading."""
+    program = AUDITED.replace("SLOW", repr(SLOW))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found = json.loads(ended.stdout)
+    deeds = {name: found.pop(name) for name in list(found) if name not in TARGETS}
+    assert {name: chunk["findings"] for name, chunk in found.items() if chunk["findings"]} == {}
+    assert set(found) == set(TARGETS) - set(SLOW)
+    assert all(chunk["ended"] for chunk in found.values())
+    assert {name: "DeedError" in str(chunk["findings"]) for name, chunk in deeds.items()} == dict.fromkeys(deeds, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_damage_is_damage() -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import watersmeet as wm
 from lab.spark.feeds import Feed, run
+from lab.spark.refusals import refusal
 from watersmeet.errors import ColumnError, QueryError
 from watersmeet.spark.streams import Stream
 
@@ -34,13 +35,6 @@ def keys_and_violations(joined: wm.Joined, *columns: str) -> tuple[list[tuple[An
     rows = joined.tagged.toArrow().to_pylist()
     results = [tuple(r[c] for c in columns) for r in rows if r["kind"] == "result"]
     return sorted(results), sorted(r["stream"] for r in rows if r["kind"] == "violation")
-
-
-def refusal(kind: type[Exception], call: Callable[[], Any]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    assert type(caught.value) is kind
-    return str(caught.value)
 
 
 def warnings(joined: wm.Joined) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet import joins
-from watersmeet.errors import StateFormatError
+from watersmeet.errors import StateError, StateFormatError
 from watersmeet.joins import Join, Operator
 from watersmeet.joins.base import RunningJoin
 from watersmeet.joins.group_by.operator import GROUPED_JOIN, GROUPS, GroupedJoin, GroupsOf
@@ -89,7 +89,9 @@ def _described(what: str) -> Iterator[None]:
     """Refuse a description that this version does not know."""
     try:
         yield
-    except (KeyError, TypeError) as error:
+    except StateError:
+        raise
+    except (AssertionError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise StateFormatError(
             f"the state's header describes {'an operator' if what == 'operator' else 'a query'} in a way that this "
             f"version does not know ({error!r}).",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -11,6 +12,9 @@ from typing import Self
 from watersmeet.dashboard.event_files import follow, read_events
 from watersmeet.dashboard.feed import Feed
 from watersmeet.dashboard.server import PageServer
+from watersmeet.errors import EventError
+
+log = logging.getLogger("watersmeet")
 
 
 class Dashboard:
@@ -45,8 +49,11 @@ class Dashboard:
         self.close()
 
     def _read(self, events: str | Path) -> None:
-        for event in follow(events, self._stop):
-            self._feed.publish(event)
+        try:
+            for event in follow(events, self._stop):
+                self._feed.publish(event)
+        except EventError as error:  # a line that was added; the page shows what stands before it
+            log.warning("%s", error)
 
 
 def serve(events: str | Path, *, port: int = 0) -> Dashboard:

@@ -91,12 +91,14 @@ def _opened(path: Path) -> BinaryIO:
 
 def _event(line: bytes, *, first: bool) -> Event | None:
     """The event of a line, None for an incomplete one; if the first line is no event, the file is refused."""
-    try:
-        return read(line.decode(errors="replace"))
-    except EventError as error:
-        if first or "version" in str(error):
-            raise
-        return None
+    text = line.decode(errors="replace")
+    event = read(text)
+    if event is None and first:
+        raise EventError(
+            f"this is no event of Watersmeet: {text[:60].strip()!r}.",
+            hint="event files are written by wm.monitor(joined, events=…), one JSON object a line.",
+        )
+    return event
 
 
 def _ends_a_line(path: Path) -> bool:

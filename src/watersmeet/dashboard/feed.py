@@ -21,7 +21,7 @@ class Feed:
         self._others: list[Numbered] = []
         self._last = 0
         self._changed = Condition()
-        self.plan: Event | None = None
+        self.picture: str | None = None  # of the last plan
         self.closed = False
 
     def publish(self, event: Event) -> None:
@@ -30,7 +30,8 @@ class Feed:
             kept = self._batches if event["kind"] == "batch" else self._others
             kept.append((self._last, to_line(event)))
             if event["kind"] == "plan":
-                self.plan = event
+                picture = event.get("svg")
+                self.picture = picture if isinstance(picture, str) else None
             self._changed.notify_all()
 
     def close(self) -> None:

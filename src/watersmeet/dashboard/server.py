@@ -1,13 +1,15 @@
 """The live page over HTTP: on this machine only, at an address that contains a token. Metrics, also on other addresses.
 
 A page of another site, or a foreign name that resolves to this machine, gets no data: the token is the first part of
-every path, `Host` must be a name of this machine, and an `Origin` must be the page's own.
+every path, `Host` must be a name of this machine, and an `Origin` must be the page's own. What is no plain GET is
+refused in words that repeat nothing of it, and its connection is closed.
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
+import re
 import secrets
 import socket
 from abc import ABC, abstractmethod
@@ -16,8 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from threading import BoundedSemaphore, Thread
 from types import TracebackType
-from typing import Self
-from urllib.parse import urlsplit
+from typing import Any, Self
 
 from watersmeet.dashboard.feed import Feed
 from watersmeet.dashboard.prometheus import Metrics
@@ -28,6 +29,7 @@ log = logging.getLogger("watersmeet")
 LOOPBACK = "127.0.0.1"
 #: Names of this machine in the `Host` header.
 HERE = (LOOPBACK, "localhost", "[::1]")
+HOST = re.compile(rf"({'|'.join(map(re.escape, HERE))})(:[0-9]{{1,5}})?")
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = "default-src 'none'; {}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 PAGE_POLICY = POLICY.format("script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'")
@@ -41,10 +43,27 @@ HEADERS = {
 }
 #: Pages connected at a time; seconds between two heartbeats to an idle page; seconds to read a request.
 LISTENERS, BEAT, PATIENCE = 32, 15.0, 30
+#: Connections at a time: each has a thread of the driver until it is closed.
+CONNECTIONS = 128
+#: Digits of the largest number of an event.
+DIGITS = 18
 
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[Handler]) -> None:
+        self._connections = BoundedSemaphore(CONNECTIONS)
+        super().__init__(address, handler)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        if self._connections.acquire(blocking=False):
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                self._connections.release()
+        else:
+            self.shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A closed connection is no error, and a log of the request would hold the token."""
@@ -88,8 +107,11 @@ class Handler(ABC, BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            if self.allowed():
-                self.answer(urlsplit(self.path).path)
+            path = self._plain_path()
+            if path is None:
+                self.send_error(HTTPStatus.BAD_REQUEST)
+            elif self.allowed():
+                self.answer(path)
             else:
                 self.refuse(HTTPStatus.FORBIDDEN, "only requests from this machine are answered")
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
@@ -102,8 +124,21 @@ class Handler(ABC, BaseHTTPRequestHandler):
     def allowed(self) -> bool:
         """Whether the request comes from this machine, and not from a page of another site."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return name in HERE and origin in (None, f"http://{host}")
+        return HOST.fullmatch(host) is not None and origin in (None, f"http://{host}")
+
+    def _plain_path(self) -> str | None:
+        """The path of a request that has one, one `Host` and no body; None of any other.
+
+        A second `Host` could be the one that another program looked at, and a body would be read as the next request.
+        """
+        twice = any(len(self.headers.get_all(name, [])) > 1 for name in ("Host", "Origin"))
+        body = self.headers.get_all("Content-Length", ["0"]) != ["0"] or "Transfer-Encoding" in self.headers
+        return self.path.partition("?")[0] if self.path.startswith("/") and not (twice or body) else None
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request, or not a GET; the base class would repeat it in a page."""
+        self.request_version = self.protocol_version  # what has no valid one is answered with headers, too
+        self.refuse(HTTPStatus(code), HTTPStatus(code).phrase)
 
     def send(self, body: bytes, kind: str, policy: str = POLICY.format("sandbox")) -> None:
         self._head(HTTPStatus.OK, kind, policy)
@@ -115,6 +150,7 @@ class Handler(ABC, BaseHTTPRequestHandler):
         body = f"{why}\n".encode()
         self._head(status, "text/plain", POLICY.format("sandbox"))
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")  # which sets `close_connection`, too
         self.end_headers()
         self.wfile.write(body)
 
@@ -165,7 +201,7 @@ class PageServer:
             to._head(HTTPStatus.OK, "text/event-stream", POLICY.format("sandbox"))
             to.end_headers()
             before = to.headers.get("Last-Event-ID", "0")
-            last = int(before) if before.isdecimal() else 0
+            last = int(before) if before.isdecimal() and len(before) <= DIGITS else 0
             while not self.feed.closed:
                 lines = self.feed.since(last, BEAT)
                 for last, line in lines:
@@ -189,8 +225,8 @@ def _page_handler(page: PageServer) -> type[Handler]:
                 self.end_headers()
             elif name == "events":
                 page.stream(self)
-            elif name == "plan.svg" and page.feed.plan is not None:
-                self.send(page.feed.plan["svg"].encode(), TYPES["svg"], PICTURE_POLICY)
+            elif name == "plan.svg" and page.feed.picture is not None:
+                self.send(encoded(page.feed.picture), TYPES["svg"], PICTURE_POLICY)
             elif (name or "index.html") in ASSETS:
                 asset = name or "index.html"
                 self.send(ASSETS[asset], TYPES[asset.rpartition(".")[2]], PAGE_POLICY)
@@ -198,6 +234,11 @@ def _page_handler(page: PageServer) -> type[Handler]:
                 self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 
     return PageHandler
+
+
+def encoded(text: str) -> bytes:
+    """The text in UTF-8; half a character, which JSON may contain, becomes a question mark."""
+    return text.encode(errors="replace")
 
 
 def _assets() -> dict[str, bytes]:
@@ -224,7 +265,7 @@ class MetricsServer:
             def answer(self, path: str) -> None:
                 if path == "/metrics":
                     self._head(HTTPStatus.OK, "text/plain; version=0.0.4", POLICY.format("sandbox"))
-                    body = metrics.text().encode()
+                    body = encoded(metrics.text())
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)

@@ -27,6 +27,9 @@ from watersmeet.pipelines.toml_positions import Path as KeyPath
 from watersmeet.query.lowering import DeclaredStream, lower
 from watersmeet.query.parser import read as read_query
 
+#: Tables and lists in each other; a pipeline has five.
+DEEPEST = 30
+
 
 def read(file: str | Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
     """The pipeline in a file; paths in it are relative to the file's folder."""
@@ -44,12 +47,14 @@ def read(file: str | Path, environment: Mapping[str, str] = os.environ) -> Pipel
 
 def from_text(text: str, file: str, folder: Path, environment: Mapping[str, str], *, look: bool = False) -> Pipeline:
     """The pipeline in a text; messages name it `file`. With `look` the files that it reads are checked for columns."""
+    unset: dict[KeyPath, str] = {}
     try:
-        raw = tomllib.loads(text)
+        given = _filled(tomllib.loads(text), environment, (), unset)
     except tomllib.TOMLDecodeError as error:
         raise _syntax(file, text, str(error)) from None
-    unset: dict[KeyPath, str] = {}
-    given = _filled(raw, environment, (), unset)
+    except (RecursionError, ValueError) as error:
+        what = "values nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
+        raise PipelineError(f"{file} has {what}.", hint="docs/pipelines.md has all keys and their values.") from None
     mistakes = [_unset(name, path, environment) for name, path in _first_paths(unset).items()]
     mistakes += (mistake for mistake in checking.check(given, PIPELINE) if mistake.path not in unset)
     refuse(file, text, mistakes)  # the checks below need valid keys and values
@@ -90,6 +95,8 @@ _SYNTAX = {
 
 def _filled(value: Any, environment: Mapping[str, str], path: KeyPath, unset: dict[KeyPath, str]) -> Any:
     """The value with `${NAME}` put in; variables that are not set go to `unset`."""
+    if len(path) > DEEPEST:
+        raise RecursionError
     if isinstance(value, dict):
         return {name: _filled(each, environment, (*path, name), unset) for name, each in value.items()}
     if isinstance(value, list):

@@ -16,7 +16,7 @@ def parse_expression(text: str) -> Expression | None:
     """The tree of an expression, with its alias; None if the text is not a single expression."""
     try:
         select = parse_one(f"SELECT {text}", dialect=SparkSQL)
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return None
     return select.expressions[0] if len(select.expressions) == 1 else None
 

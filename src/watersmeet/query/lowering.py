@@ -26,6 +26,7 @@ from watersmeet.model.windows import Interval, TimeWindow, Unbounded, Window
 from watersmeet.query import time_bounds
 from watersmeet.query.expressions import is_column
 from watersmeet.query.grammar import CQL
+from watersmeet.query.nesting import nested
 from watersmeet.query.parsed_query import PADDED, Auto, Column, Input, Query, aggregates_in, is_mean, streams_in
 from watersmeet.query.source_spans import Place, error, place_of, place_of_name, placed
 from watersmeet.query.spark_sql import ARGUMENTS
@@ -108,6 +109,7 @@ class DeclaredStream:
     unique: bool = False
 
 
+@nested("query")
 def lower(text: str, query: Query, streams: Mapping[str, DeclaredStream]) -> LoweredQuery:
     """The query as a join of `streams` (by their names in the query)."""
     return _Lowering(text, query, streams).lowered()

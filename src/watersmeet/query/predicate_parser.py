@@ -35,6 +35,7 @@ from watersmeet.model.predicates import (
     truth,
 )
 from watersmeet.query import time_bounds
+from watersmeet.query.nesting import nested
 from watersmeet.query.spark_sql import SparkSQL, SparkSQLParser
 
 _COMPARE: dict[type[exp.Expr], str] = {
@@ -58,6 +59,7 @@ _CONDITIONS = (*_COMPARE, exp.Not, exp.Is, exp.In, exp.Between)
 Owners = Mapping[str, Sequence[str]]
 
 
+@nested("where")
 def parse(text: str, schema: pa.Schema, *, case_sensitive: bool = False, owners: Owners | None = None) -> Predicate:
     """The predicate over columns of `schema`; refuses anything beyond comparisons and arithmetic.
 
@@ -68,6 +70,7 @@ def parse(text: str, schema: pa.Schema, *, case_sensitive: bool = False, owners:
     return reader.predicate(reader.tree(tokens), " ".join(map(reader.source, tokens)))
 
 
+@nested("where")
 def from_tree(tree: exp.Expr, schema: pa.Schema, *, case_sensitive: bool = False) -> Predicate:
     """The predicate of an expression that is already parsed."""
     reader = _Reader(tree.sql(SparkSQL, comments=False), schema, case_sensitive)

@@ -23,8 +23,9 @@ from watersmeet.spark.planning.conditions import Condition
 from watersmeet.spark.planning.equalities import Equal
 from watersmeet.spark.planning.intervals import Between
 from watersmeet.spark.planning.operator_tree import tree
+from watersmeet.spark.planning.stream_kinds import refuse_two_kinds_of_time
 from watersmeet.spark.planning.wo_join_options import read_options, refuse_options, refuse_tree
-from watersmeet.spark.streams import AUTO, Stream, named, parse_window, refuse_two_kinds_of_time
+from watersmeet.spark.streams import AUTO, Stream, named, parse_window
 
 #: Columns that are equal in all streams, equalities, and at most one bucket of event times.
 On = str | Column | Bucket | Sequence[str | Column | Bucket]

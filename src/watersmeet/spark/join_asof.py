@@ -18,7 +18,8 @@ from watersmeet.spark.planning import column_equalities, equalities
 from watersmeet.spark.planning.arguments import require_bool, require_list, require_streams, require_text
 from watersmeet.spark.planning.columns import RESERVED, require
 from watersmeet.spark.planning.equalities import Equal
-from watersmeet.spark.streams import Stream, named, refuse_two_kinds_of_time, stream_label
+from watersmeet.spark.planning.stream_kinds import refuse_two_kinds_of_time
+from watersmeet.spark.streams import Stream, named, stream_label
 
 #: The key of a join without one: all rows have the same.
 ALL_ROWS = RESERVED + "all rows"

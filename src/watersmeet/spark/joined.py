@@ -31,6 +31,7 @@ from watersmeet.spark.planning import hot_keys as splitting
 from watersmeet.spark.planning.arguments import NoDataFrame
 from watersmeet.spark.planning.conditions import AnyCondition
 from watersmeet.spark.planning.key_punctuations import fitted
+from watersmeet.spark.planning.key_types import aligned
 from watersmeet.spark.planning.plan_join import (
     Planner,
     assumed_statistics,
@@ -38,6 +39,7 @@ from watersmeet.spark.planning.plan_join import (
     refuse_unbounded,
     shards_for,
 )
+from watersmeet.spark.planning.stream_kinds import same_kind
 from watersmeet.spark.planning.wo_join_options import without_time
 from watersmeet.spark.progress.counters import METRICS, numbered
 from watersmeet.spark.punctuations import PunctuationRule, alone, with_rules
@@ -49,7 +51,7 @@ from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL
 from watersmeet.spark.runtime.spark_versions import require_static_joins
-from watersmeet.spark.streams import Change, OperatorSpec, Stream, aligned, parse_window, same_kind
+from watersmeet.spark.streams import Change, OperatorSpec, Stream, parse_window
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,13 +11,10 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    ArrayType,
     BooleanType,
     DataType,
     NullType,
-    StringType,
     StructField,
-    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -45,8 +41,6 @@ from watersmeet.spark.punctuations import ColumnConstraint, Expression, Punctuat
 from watersmeet.spark.runtime.spark_versions import arrow_type
 
 AUTO = "auto"
-#: Names of types whose values have no equality.
-INCOMPARABLE = ("map", "variant", "geometry", "geography", "void")
 #: The share of rows that may come late where the delay is measured and no share is given.
 LATE_SHARE = 0.001
 #: Column that is true for rows that are tuples of the join; the others show the stream's times only.
@@ -416,96 +410,3 @@ def _check_heartbeat(rule: PunctuationRule, df: DataFrame, time: str, name: str)
                 "into the other by the session's time zone.",
                 hint=f'cast it where you know its zone, e.g. F.col("{column}").cast("{kind.simpleString()}").',
             )
-
-
-def refuse_two_kinds_of_time(streams: Sequence[Stream]) -> None:
-    """Refuse instants beside local times, which only a time zone could compare."""
-    kinds = {s.time_type.simpleString() for s in streams}
-    if len(kinds) > 1:
-        each = ", ".join(f"{s.time_type.simpleString()} in `{s.name}` (`{s.time}`)" for s in streams)
-        other = next(s for s in streams if s.time_type != streams[0].time_type)
-        first = streams[0].time_type.simpleString()
-        raise ColumnError(
-            f"`time` is {each}; an instant and a local time are compared by way of a time zone, and no stream names "
-            "one.",
-            hint=f'cast one side where you know its zone, e.g. df.withColumn("{other.time}", '
-            f'F.col("{other.time}").cast("{first}")), which takes the session\'s.',
-        )
-
-
-def aligned(streams: tuple[Stream, ...], keys: Sequence[tuple[str, ...]]) -> tuple[Stream, ...]:
-    """The streams with key columns of one type each: integers and floats are widened, the rest must be equal."""
-    for s, key in zip(streams, keys, strict=True):
-        for column in key:
-            require(s.df, column, "on", stream_label(s.name))
-            _refuse_incomparable(s, column)
-    out = list(streams)
-    for columns in zip(*keys, strict=True):
-        kinds = [s.df.schema[column].dataType for s, column in zip(out, columns, strict=True)]
-        if len(set(kinds)) > 1:
-            target = _common(kinds, columns, out)
-            out = [s.with_df(s.df.withColumn(c, s.df[c].cast(target))) for s, c in zip(out, columns, strict=True)]
-    return tuple(out)
-
-
-def _common(kinds: list[DataType], columns: tuple[str, ...], streams: list[Stream]) -> DataType:
-    names = {k.simpleString() for k in kinds}
-    for family in (("tinyint", "smallint", "int", "bigint"), ("float", "double")):
-        if names <= set(family):
-            widest = max(names, key=family.index)
-            return next(k for k in kinds if k.simpleString() == widest)
-    by_stream = ", ".join(f"{k.simpleString()} in `{s.name}`" for k, s in zip(kinds, streams, strict=True))
-    column = columns[0]
-    target = min(names) if names == {"timestamp", "timestamp_ntz"} else "bigint"
-    raise ColumnError(
-        f"`on` column `{column}` is {by_stream}; values of these types cannot be compared as they are.",
-        hint=f'cast one side, e.g. df.withColumn("{column}", F.col("{column}").cast("{target}")).',
-    )
-
-
-def _refuse_incomparable(s: Stream, column: str) -> None:
-    kind = s.df.schema[column].dataType
-    for part in _nested(kind):
-        if isinstance(part, StringType) and getattr(part, "collation", "UTF8_BINARY") != "UTF8_BINARY":
-            raise ColumnError(
-                f"`on` column `{column}` of stream `{s.name}` has collation {part.collation}; "
-                "keys are compared byte by byte.",
-                hint=f'collate(df.{column}, "UTF8_BINARY"), or join on lower(df.{column}).',
-            )
-        if re.split(r"\W", part.simpleString())[0] in INCOMPARABLE or part.simpleString() == "interval":
-            raise ColumnError(
-                f"`on` column `{column}` of stream `{s.name}` is {kind.simpleString()}; "
-                "values of that type cannot be compared for equality.",
-                hint="join on a column of a comparable type.",
-            )
-
-
-def _nested(kind: DataType) -> Iterator[DataType]:
-    """The type and the types within it."""
-    yield kind
-    if isinstance(kind, ArrayType):
-        yield from _nested(kind.elementType)
-    elif isinstance(kind, StructType):
-        for f in kind.fields:
-            yield from _nested(f.dataType)
-
-
-def same_kind(streams: tuple[Stream, ...]) -> bool:
-    """True if all are streaming, False if all are static; a mixture is refused."""
-    for s in streams:
-        for rule in s.rules:
-            if rule.df is not None and rule.df.isStreaming != s.df.isStreaming:
-                own, other = ("streaming", "static") if s.df.isStreaming else ("static", "streaming")
-                raise QueryError(
-                    f"`df` of `{rule.function}`, the punctuations of stream `{s.name}`, is a {other} DataFrame and the "
-                    f"stream is {own}; both are read in the same batches.",
-                    hint="read the punctuations as the stream is read, with spark.readStream or with spark.read.",
-                )
-    kinds = {s.df.isStreaming for s in streams}
-    if len(kinds) > 1:
-        static = ", ".join(f"`{s.name}`" for s in streams if not s.df.isStreaming)
-        raise QueryError(
-            f"{static} is a static DataFrame and others are streaming; a static side has no watermark.",
-            hint='a table needs no state: stream_df.join(table, "…", "left") is Spark\'s own; or read it as a stream.',
-        )
-    return kinds.pop()

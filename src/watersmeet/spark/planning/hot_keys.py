@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 from watersmeet.checkpoints.convert_rows import PART, SplitKeys
 from watersmeet.errors import QueryError
 from watersmeet.model.windows import Interval
+from watersmeet.spark.planning.key_types import aligned
 from watersmeet.spark.runtime.output_columns import quoted
-from watersmeet.spark.streams import Stream, aligned
+from watersmeet.spark.streams import Stream
 from watersmeet.state.keys import encode
 from watersmeet.state.shards import ShardKeys
 

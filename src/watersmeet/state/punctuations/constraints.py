@@ -185,6 +185,8 @@ def unpacked(text: str | None) -> pa.RecordBatch | None:
     if text is None:
         return None
     try:
-        return pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()
+        rows = pa.ipc.open_stream(base64.b64decode(text)).read_next_batch()
+        rows.validate(full=True)  # as of segments
     except (OSError, pa.ArrowMemoryError) as error:  # raised by Arrow for other bytes
         raise ValueError(f"no Arrow stream: {error}") from error
+    return rows
