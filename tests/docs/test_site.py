@@ -54,6 +54,12 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert set(watersmeet.__all__) <= known | linked
 
 
+def test_the_first_page_links_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#]+\.md)", index.read_text())}
+    assert [page for page in PAGES if page not in linked | {index}] == []
+
+
 def test_commands_that_are_shown_exist() -> None:
     """What stands in `shell` blocks is run elsewhere, or by hand; that there is such a job is looked up."""
     jobs = set(re.findall(r"^  ([a-z-]+) ", (ROOT / "run").read_text(), re.MULTILINE))
