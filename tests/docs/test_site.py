@@ -73,6 +73,13 @@ def test_commands_that_are_shown_exist() -> None:
             assert first in ("git", "watersmeet", "pip", "cd"), line
 
 
+def test_every_job_that_needs_java_first_says_if_it_will_be_installed() -> None:
+    before, _, jobs = (ROOT / "run").read_text().partition("\nmain() {")[2].partition(" announce_java ;;")
+    announced = set(before.rpartition("\n")[2].strip(" )").split(" | "))
+    needing = {name for name, body in re.findall(r"(?ms)^ {8}([a-z-]+)\)\n(.*?);;", jobs) if "ensure_java" in body}
+    assert announced == needing
+
+
 def test_messages_of_the_troubleshooting_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "operating.md").read_text()
     table = page.partition("| message | what to do |")[2]
