@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import version
 
 import pytest
@@ -42,14 +44,29 @@ def test_importing_all_shadows_no_builtin() -> None:
     assert watersmeet.aggregates is aggregates
 
 
-def test_every_public_name_has_an_example_that_the_tests_run() -> None:
+@pytest.mark.parametrize("module", ["watersmeet", "watersmeet.aggregates", "watersmeet.testing"])
+def test_every_public_name_has_an_example_that_the_tests_run(module: str) -> None:
     """In a docstring (tests/test_doctests.py) or on a page (tests/docs/test_pages.py)."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = "\n".join(block.text for page in pages for block in blocks(page) if block.language == "python")
-    called = set(re.findall(r"\bwm\.(\w+)", shown))
+    prefix = {"watersmeet": "wm", "watersmeet.aggregates": "(?:A|wm)", "watersmeet.testing": "testing"}[module]
+    called = set(re.findall(rf"\b{prefix}\.(\w+)", shown))
     for file in (ROOT / "src").rglob("*.py"):
         called |= set(re.findall(r"(?m)^ *>>> .*?\b(\w+)\(", file.read_text()))
-    assert set(watersmeet.__all__) - called == set()
+    assert set(import_module(module).__all__) - called == set()
+
+
+def test_each_argument_of_join_begins_with_what_spark_calls_it() -> None:
+    paragraphs = inspect.cleandoc(watersmeet.join.__doc__ or "").split("\n\n")
+    begin = {}
+    for paragraph in paragraphs:
+        names, colon, text = " ".join(paragraph.split()).partition(": ")
+        if colon and re.fullmatch(r"`\w+`(, `\w+`)*", names):
+            begin |= dict.fromkeys(re.findall(r"\w+", names), text)
+    assert set(begin) == set(inspect.signature(watersmeet.join).parameters)
+    for name, text in begin.items():
+        first = re.split(r"[.;:] ", text)[0]
+        assert "Spark" in first, f"{name}: {first}"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

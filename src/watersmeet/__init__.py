@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         WOJoin,
     )
     from watersmeet.monitoring import monitor
-    from watersmeet.spark.aggregates import bucket, collect_list, count, count_distinct, first, last, mean
+    from watersmeet.spark.aggregates import avg, bucket, collect_list, count, count_distinct, first, last, mean
     from watersmeet.spark.aggregates import max as max
     from watersmeet.spark.aggregates import min as min
     from watersmeet.spark.aggregates import sum as sum
@@ -66,6 +66,7 @@ __all__ = [
     "WOJoin",
     "WatersmeetError",
     "WindowedHashJoin",
+    "avg",
     "bootstrap",
     "bucket",
     "clustered",
@@ -139,7 +140,7 @@ _MODULES = {
     **dict.fromkeys(("delta", "iceberg"), "lake_tables"),
     **dict.fromkeys(_ALGORITHMS, ".joins"),
     **dict.fromkeys(("bucket", "collect_list", "count", "count_distinct", "first", "last"), "aggregates"),
-    **dict.fromkeys(("mean", *_LIKE_BUILTINS), "aggregates"),
+    **dict.fromkeys(("avg", "mean", *_LIKE_BUILTINS), "aggregates"),
     **dict.fromkeys(("clustered", "end", "heartbeat", "ordered", "unique", "when"), "punctuations"),
 }
 

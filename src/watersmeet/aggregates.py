@@ -6,6 +6,7 @@
 """
 
 from watersmeet.spark.aggregates import (
+    avg,
     bucket,
     collect_list,
     count,
@@ -18,4 +19,16 @@ from watersmeet.spark.aggregates import (
     sum,
 )
 
-__all__ = ["bucket", "collect_list", "count", "count_distinct", "first", "last", "max", "mean", "min", "sum"]
+__all__ = [
+    "avg",
+    "bucket",
+    "collect_list",
+    "count",
+    "count_distinct",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "sum",
+]

@@ -124,9 +124,10 @@ def found_in(text: str) -> WatersmeetError | None:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that is most similar to `name`; None if none is similar."""
-    found = get_close_matches(name, list(known), 1, cutoff)
-    return found[0] if found else None
+    """The known name that is most similar to `name`, whatever its case; None if none is similar."""
+    names = {one.lower(): one for one in known}
+    found = get_close_matches(name.lower(), list(names), 1, cutoff)
+    return names[found[0]] if found else None
 
 
 def suggestion(name: str, known: Sequence[str], have: str) -> str:

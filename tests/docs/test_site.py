@@ -54,6 +54,12 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert set(watersmeet.__all__) <= known | linked
 
 
+def test_the_first_page_links_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#]+\.md)", index.read_text())}
+    assert [page for page in PAGES if page not in linked | {index}] == []
+
+
 def test_commands_that_are_shown_exist() -> None:
     """What stands in `shell` blocks is run elsewhere, or by hand; that there is such a job is looked up."""
     jobs = set(re.findall(r"^  ([a-z-]+) ", (ROOT / "run").read_text(), re.MULTILINE))
@@ -65,6 +71,13 @@ def test_commands_that_are_shown_exist() -> None:
             assert words[0] in jobs, line
         else:
             assert first in ("git", "watersmeet", "pip", "cd"), line
+
+
+def test_every_job_that_needs_java_first_says_if_it_will_be_installed() -> None:
+    before, _, jobs = (ROOT / "run").read_text().partition("\nmain() {")[2].partition(" announce_java ;;")
+    announced = set(before.rpartition("\n")[2].strip(" )").split(" | "))
+    needing = {name for name, body in re.findall(r"(?ms)^ {8}([a-z-]+)\)\n(.*?);;", jobs) if "ensure_java" in body}
+    assert announced == needing
 
 
 def test_messages_of_the_troubleshooting_are_those_of_the_code() -> None:

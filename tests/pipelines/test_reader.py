@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import tomllib
@@ -46,6 +47,17 @@ def test_what_is_read() -> None:
     assert read_one.join == {"on": "item_id", "how": "left"}
     assert read_one.formats == {"csv", "parquet"}
     assert pipeline(KAFKA).formats == {"kafka", "json"}
+
+
+@pytest.mark.parametrize("ends", ['"left"', '"neither"', "true", "false"])
+def test_the_ends_of_a_range_are_written_as_those_of_a_join(ends: str) -> None:
+    on, low = 'on = "item_id" }', f'low = "item_id", closed = {ends} }}'
+    assert on in FOLDERS
+    (rule,) = pipeline(FOLDERS.replace(on, low)).sources[1].punctuation
+    assert rule["closed"] == json.loads(ends)
+    bounds = f'how = "left"\nbetween = ["0 seconds", "1 hour"]\nclosed = {ends}'
+    lines = FOLDERS.replace('how = "left"', bounds).splitlines()
+    assert pipeline("\n".join(line for line in lines if not line.startswith("window"))).join["closed"] == rule["closed"]
 
 
 def test_paths_may_be_absolute_or_of_another_file_system() -> None:

@@ -240,8 +240,8 @@ CALLS: dict[str, tuple[Callable[[World], Any], str, str]] = {
         "`group_by` takes names of columns and buckets; got a Column.",
         "wm.bucket",
     ),
-    "group_by(list)": (
-        lambda w: w.joined.group_by(["k"]),
+    "group_by(lists)": (
+        lambda w: w.joined.group_by(["k"], ["a_at"]),
         "`group_by` takes names of columns and buckets; got a list.",
         "wm.bucket",
     ),

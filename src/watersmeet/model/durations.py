@@ -73,7 +73,14 @@ def unit_of(name: str) -> str | None:
 
 
 def bare(given: Any, argument: str) -> WindowError:
-    """The refusal of a duration without a unit."""
+    """The refusal of a duration that is no text: most often a number, which has no unit."""
+    if given is not None and not isinstance(given, int | float):
+        kind = type(given).__name__
+        return WindowError(
+            f"`{argument}` is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a duration is a text with its unit, or a "
+            "timedelta.",
+            hint=f'write it like {_EXAMPLES}; an interval of Spark\'s as its text, "INTERVAL 10 SECONDS".',
+        )
     number = given if type(given) in (int, float) else 10
     return WindowError(
         f"`{argument}` is {given!r}; a duration has a unit, and a number alone could be seconds or milliseconds.",

@@ -122,6 +122,7 @@ FLAG = ValueSpec("true or false", (bool,))
 SQL = ValueSpec("an expression in Spark SQL", (str,))
 DURATION = ValueSpec('a duration like "10 seconds"', (str,), complaint=_duration)
 OPTION = ValueSpec("a string, a number, true or false", (str, int, float, bool))
+ENDS = ValueSpec("a string, true or false", (str, bool), among=CLOSED)
 OPTIONS = ValueSpec("a table of options", (dict,), names=OPTION)
 TEXTS = ValueSpec("a string or several", (str, list), items=TEXT)
 ROWS = {"rows": replace(COUNT, required=True), "per_key": FLAG}
@@ -144,7 +145,7 @@ PUNCTUATION = {
     ),
     "low": ValueSpec("an expression in Spark SQL, or a number", (str, int, float)),
     "high": ValueSpec("an expression in Spark SQL, or a number", (str, int, float)),
-    "closed": replace(TEXT, among=CLOSED),
+    "closed": ENDS,
     "time": TEXT,
 }
 STREAM = {
@@ -183,7 +184,7 @@ JOIN = {
     "on_violation": replace(TEXT, among=("drop", "error")),
     "allow_unbounded": FLAG,
     "between": ValueSpec("two durations, the lower and the upper bound", (list,), items=DURATION),
-    "closed": ValueSpec("a string, true or false", (str, bool), among=CLOSED),
+    "closed": ENDS,
     "max_matches_per_row": COUNT,
     "options": ValueSpec("a table of the operator's own options", (dict,), names=OPTION),
 }

@@ -10,8 +10,12 @@ from watersmeet.spark.planning.arguments import require_text
 
 
 def count(col: str | None = None) -> Aggregate:
-    """How many results; with `col`, how many in which it is not NULL."""
-    return Aggregate("count") if col is None else _of("count", col)
+    """How many results, also as `count("*")`; with `col`, how many in which it is not NULL.
+
+    >>> count() == count("*")
+    True
+    """
+    return Aggregate("count") if col is None or col == "*" else _of("count", col)
 
 
 def sum(col: str) -> Aggregate:
@@ -36,6 +40,15 @@ def mean(col: str) -> Aggregate:
     Aggregate(kind='mean', column='price')
     """
     return _of("mean", col)
+
+
+def avg(col: str) -> Aggregate:
+    """`mean` by Spark's other name for it.
+
+    >>> avg("price") == mean("price")
+    True
+    """
+    return mean(col)
 
 
 def first(col: str) -> Aggregate:

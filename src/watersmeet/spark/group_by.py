@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -81,14 +81,16 @@ class Grouping(NoDataFrame):
         return Grouping(self.joined.again(change), self.by).agg(emit=emit, **aggregates)
 
 
-def grouping(joined: Joined, by: tuple[str | Bucket, ...]) -> Grouping:
-    for column in by:
+def grouping(joined: Joined, by: Sequence[str | Bucket | Sequence[str | Bucket]]) -> Grouping:
+    """Results by these columns, or by those of one list, as Spark's `groupBy` takes them."""
+    given: Sequence[Any] = by[0] if len(by) == 1 and isinstance(by[0], list | tuple) else by
+    for column in given:
         if not isinstance(column, str | Bucket):
             raise QueryError(
                 f"`group_by` takes names of columns and buckets; got {kind_of(column)}.",
                 hint='e.g. group_by("item_id", wm.bucket("bid_at", "1 minute")).',
             )
-    return Grouping(joined, by)
+    return Grouping(joined, tuple(given))
 
 
 def _refuse_by_key(query: GroupedQuery) -> None:

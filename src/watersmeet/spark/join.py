@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from inspect import signature
 from typing import Any
 
 from pyspark.sql import Column
 
-from watersmeet.errors import QueryError, WindowError, suggestion
-from watersmeet.joins import REGISTRY, Algorithm
+from watersmeet.errors import QueryError, WindowError
+from watersmeet.joins import Algorithm
 from watersmeet.joins.algorithm import MOST_STREAMS
 from watersmeet.model.durations import Duration, Micros, bare
 from watersmeet.model.grouping import Bucket
@@ -19,10 +18,12 @@ from watersmeet.model.windows import RowsWindow, closed_ends
 from watersmeet.spark.joined import Joined, JoinRequest, one_operator, repeatable
 from watersmeet.spark.planning import column_equalities, equalities, intervals, tumbling_windows, without_equality
 from watersmeet.spark.planning.arguments import require_bool, require_list, require_streams, require_text
+from watersmeet.spark.planning.columns import ignores_case
 from watersmeet.spark.planning.conditions import Condition
 from watersmeet.spark.planning.equalities import Equal
 from watersmeet.spark.planning.intervals import Between
 from watersmeet.spark.planning.operator_tree import tree
+from watersmeet.spark.planning.spark_words import refuses_in_sentences
 from watersmeet.spark.planning.stream_kinds import refuse_two_kinds_of_time
 from watersmeet.spark.planning.wo_join_options import read_options, refuse_options, refuse_tree
 from watersmeet.spark.streams import AUTO, Stream, named, parse_window
@@ -31,6 +32,7 @@ from watersmeet.spark.streams import AUTO, Stream, named, parse_window
 On = str | Column | Bucket | Sequence[str | Column | Bucket]
 
 
+@refuses_in_sentences
 def join(
     *streams: Stream,
     on: On | None = None,
@@ -48,7 +50,6 @@ def join(
     strategy: str | None = None,
     shards: int | None = None,
     split_keys: Sequence[Any] | None = None,
-    **unknown: Any,
 ) -> Joined:
     """Join two to eight streams on equal values of `on`, within their windows.
 
@@ -139,8 +140,6 @@ def join(
     inner, left, semi and anti joins of two streams with windows of time, on one column, and changed in a checkpoint as
     the number of shards is.
     """
-    if unknown:
-        raise _unknown(next(iter(unknown)))
     require_list(order, "order")
     given = {"order": order, "max_matches_per_row": max_matches_per_row, "memory": memory, "strategy": strategy}
     options = {name: value for name, value in given.items() if value is not None}
@@ -216,7 +215,8 @@ def _join_named(
     if bucket is not None:
         bounded_by = tumbling_windows.given(window, request.between, request.algorithm)
         streams = tumbling_windows.bucketed(streams, bucket, bounded_by)
-    equal, null_safe = equalities.read(columns, {s.name: [f.name for f in s.columns] for s in streams})
+    names = {s.name: [f.name for f in s.columns] for s in streams}
+    equal, null_safe = equalities.read(columns, names, ignore_case=ignores_case(streams[0].df))
     request = replace(request, null_safe=equalities.columns_of(streams[0].name, equal, null_safe))
     return join_streams(streams, equal, request, window)
 
@@ -239,7 +239,7 @@ def join_streams(
         streams = intervals.bounded(streams, request.between, window, request.algorithm)
     else:
         refuse_open_now(request.closed)
-    if window == AUTO or request.algorithm == "wo_join":
+    if (isinstance(window, str) and window == AUTO) or request.algorithm == "wo_join":
         algorithm, options = read_options(streams, request.algorithm, request.options)
         request = replace(request, algorithm=algorithm, options=options)
     else:
@@ -266,18 +266,6 @@ def join_streams(
     by_name = {s.name: s for s in streams}
     joined_in = (streams[0], *(by_name[name] for name in steps[0].others))
     return one_operator(joined_in, steps[0].keys, request)
-
-
-def _unknown(name: str) -> QueryError:
-    """The refusal of an argument that `join` does not have."""
-    takes = [kind for kind in REGISTRY.values() if any(f.name == name for f in kind.option_fields())]
-    if takes:
-        first = min(takes, key=lambda kind: kind.traits.preference).__name__
-        what = f"it is an option of {', '.join(kind.__name__ for kind in takes)}"
-        return QueryError(f"`{name}` is no argument of `join`; {what}.", hint=f"algorithm=wm.{first}({name}=…).")
-    known = [parameter for parameter in signature(join).parameters if parameter not in ("streams", "unknown")]
-    hint = suggestion(name, known, "it takes")
-    return QueryError(f"`{name}` is no argument of `join`.", hint=hint)
 
 
 def refuse_bare_durations(options: dict[str, Any]) -> None:

@@ -16,8 +16,9 @@ from watersmeet.model.queries import join_kind
 from watersmeet.spark.joined import Joined, JoinRequest, one_operator, repeatable
 from watersmeet.spark.planning import column_equalities, equalities
 from watersmeet.spark.planning.arguments import require_bool, require_list, require_streams, require_text
-from watersmeet.spark.planning.columns import RESERVED, require
+from watersmeet.spark.planning.columns import RESERVED, ignores_case, require
 from watersmeet.spark.planning.equalities import Equal
+from watersmeet.spark.planning.spark_words import refuses_in_sentences
 from watersmeet.spark.planning.stream_kinds import refuse_two_kinds_of_time
 from watersmeet.spark.streams import Stream, named, stream_label
 
@@ -25,6 +26,7 @@ from watersmeet.spark.streams import Stream, named, stream_label
 ALL_ROWS = RESERVED + "all rows"
 
 
+@refuses_in_sentences
 def join_asof(
     left: Stream,
     right: Stream,
@@ -77,18 +79,19 @@ def _join_asof(
     require_bool(allow_exact, "allow_exact")
     require_text(how, "how", "the kind of the join")
     require_text(direction, "direction", "where the answer is looked for")
-    columns = (order_by,) if isinstance(order_by, str) else order_by
-    require_list(columns, "order_by")
+    listed = (order_by,) if isinstance(order_by, str) else order_by
+    require_list(listed, "order_by")
     streams = named(streams)
-    for column in columns or ():
-        require(streams[1].df, column, "order_by", stream_label(streams[1].name))
+    right, label = streams[1], stream_label(streams[1].name)
+    columns = tuple(require(right.df, column, "order_by", label) for column in listed or ())
     reach = None if tolerance is None else durations.parse(tolerance, "tolerance")
-    asof = AsOf(direction, reach, allow_exact, tuple(columns or ()))
+    asof = AsOf(direction, reach, allow_exact, columns)
     request = JoinRequest(join_kind(how), shards=shards, asof=asof)
     if on is None:
         return join_asof_streams(streams, [], request)
     texts = column_equalities.as_text(on, streams)
-    equal, null_safe = equalities.read(texts, {s.name: [f.name for f in s.columns] for s in streams})
+    names = {s.name: [f.name for f in s.columns] for s in streams}
+    equal, null_safe = equalities.read(texts, names, ignore_case=ignores_case(streams[0].df))
     request = replace(request, null_safe=equalities.columns_of(streams[0].name, equal, null_safe))
     return join_asof_streams(streams, equal, request)
 

@@ -196,8 +196,11 @@ class Joined(NoDataFrame):
         """
         return operators.tagged(self._rows, self.names, len(self.ids))
 
-    def group_by(self, *cols: str | Bucket) -> Grouping:
-        """Group the results by columns and by `wm.bucket`s of time; `agg` defines what is computed of each group."""
+    def group_by(self, *cols: str | Bucket | Sequence[str | Bucket]) -> Grouping:
+        """Group the results by columns and by `wm.bucket`s of time; `agg` defines what is computed of each group.
+
+        They are given one by one, or in a list.
+        """
         return grouping(self, cols)
 
     groupBy = group_by  # noqa: N815  # Spark's spelling

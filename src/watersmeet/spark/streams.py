@@ -37,6 +37,7 @@ from watersmeet.spark.planning.arguments import NoDataFrame, kind_of, require_da
 from watersmeet.spark.planning.columns import RESERVED, expression, require
 from watersmeet.spark.planning.columns import kind_of as type_of
 from watersmeet.spark.planning.key_punctuations import checked
+from watersmeet.spark.planning.spark_words import refuses_in_sentences
 from watersmeet.spark.punctuations import ColumnConstraint, Expression, Punctuation, PunctuationRule
 from watersmeet.spark.runtime.spark_versions import arrow_type
 
@@ -181,6 +182,7 @@ def ends(name: str, s: Stream) -> Stream:
     return replace(s, ends=True)
 
 
+@refuses_in_sentences
 def stream(
     df: DataFrame,
     *,
@@ -233,14 +235,15 @@ def stream(
         require_text(name, "name", "what the stream is called")
     called = stream_label(name)
     _refuse_names(df, called)
-    require(df, time, "time", called)
+    time = require(df, time, "time", called)
     kind = df.schema[time].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise ColumnError(
             f"`time` of {called} is column `{time}` of type {kind.simpleString()}; an event time is a timestamp.",
             hint=f'convert it first: df.withColumn("{time}", F.to_timestamp("{time}")) or F.timestamp_seconds(…).',
         )
-    if late_share is not None and delay != AUTO:
+    measured = isinstance(delay, str) and delay == AUTO
+    if late_share is not None and not measured:
         raise WindowError(
             f'`late_share` of {called} is given, and `delay` is "{delay}"; a delay that is given holds.',
             hint='use delay="auto" to have it measured, or leave `late_share` out.',
@@ -250,9 +253,9 @@ def stream(
             f"`late_share` of {called} is {kind_of(late_share)}; it is the share of rows that may come late.",
             hint="use a small number such as 0.001.",
         )
-    if delay == AUTO and late_share is None:
+    if measured and late_share is None:
         late_share = LATE_SHARE
-    lag = 0 if delay == AUTO else durations.parse(delay, "delay")
+    lag = 0 if measured else durations.parse(delay, "delay")
     if lag < 0:
         raise WindowError(
             f"`delay` of {called} is {durations.formatted(lag)}; a tuple cannot come before it happened.",
@@ -267,7 +270,7 @@ def stream(
             hint=f'cast it where you know its zone, e.g. df.withColumn("{time}", F.col("{time}").cast("timestamp")).',
         )
     if order_by is not None:
-        require(df, order_by, "order_by", called)
+        order_by = require(df, order_by, "order_by", called)
     single = () if punctuation is None else (punctuation,)
     sources = punctuation if isinstance(punctuation, list | tuple) else single
     for source in sources:
@@ -276,8 +279,6 @@ def stream(
                 f"`punctuation` of {called} is {kind_of(source)}.",
                 hint='use wm.unique("…"), wm.clustered("…"), wm.ordered("…"), wm.when("…", on="…"), or a list of them.',
             )
-        if isinstance(source, ColumnConstraint):
-            require(df, source.column, "punctuation", called)
     rules = tuple(checked(s, df, time, called) for s in sources if isinstance(s, PunctuationRule))
     apart = tuple(rule.df for rule in rules if rule.df is not None)
     origin = Origin(df, apart, lambda other, others: stream(other, punctuation=_over(sources, others), **arguments))
@@ -288,7 +289,11 @@ def stream(
     for rule in rules:
         if rule.kind == "heartbeat":
             _check_heartbeat(rule, df, time, called)
-    constraints = tuple(s for s in sources if isinstance(s, ColumnConstraint))
+    constraints = tuple(
+        replace(s, column=require(df, s.column, "punctuation", called))
+        for s in sources
+        if isinstance(s, ColumnConstraint)
+    )
     made = Stream(df, name, time, parse_window(window), lag, rules, constraints, hidden, order_by=order_by)
     made = replace(made, idle_after=patience, idle_clock=behind_clock, late_share=late_share, origin=origin)
     return made if filter is None else replace(made, takes_part=TAKES_PART)
@@ -322,7 +327,9 @@ def parse_window(window: Duration | RowsWindow | None) -> int | RowsWindow | Non
     if window is None or isinstance(window, RowsWindow):
         return window
     if not isinstance(window, Duration):
-        number = window if isinstance(window, int) else 100
+        if not isinstance(window, int | float):
+            raise durations.bare(window, "window")
+        number = int(window)
         raise WindowError(
             f"`window` is {window!r}; it is a duration with its unit, wm.rows(n), or None.",
             hint=f'"{number} seconds" or timedelta(seconds={number}), or wm.rows({number}) for so many rows.',

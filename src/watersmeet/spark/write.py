@@ -29,6 +29,7 @@ from watersmeet.spark.group_by import Grouped
 from watersmeet.spark.joined import Joined
 from watersmeet.spark.lake_tables import DeltaTable, IcebergTable
 from watersmeet.spark.planning.arguments import kind_of, require_bool, require_join
+from watersmeet.spark.planning.spark_words import refuses_in_sentences
 from watersmeet.spark.runtime import output_columns as operators
 from watersmeet.spark.runtime.query_errors import with_own_errors
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, MALFORMED, PUNCTUATION, RESULT, VIOLATION
@@ -45,6 +46,7 @@ _DEAD_LETTER = (
 )
 
 
+@refuses_in_sentences
 def write(
     joined: Joined | Grouped,
     *,

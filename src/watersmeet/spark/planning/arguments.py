@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 
 from watersmeet.errors import MethodError, QueryError
 
@@ -13,6 +13,20 @@ _GROUPS = "write them with wm.write, and read what was written as a stream."
 #: Methods of a join by the DataFrame's name for the same.
 _CALLED = {"groupby": "group_by", "isStreaming": "streaming"}
 _WRITERS = ("write", "writeStream", "writeTo")
+#: What is written instead of a method of DataFrames on a stream.
+_ON_STREAMS = {
+    "join": "wm.join(a, b, on=…).",
+    "withWatermark": "here it is `delay` of the stream: wm.stream(df, time=…, delay=…).",
+    "alias": "here it is `name` of the stream: wm.stream(df, name=…).",
+}
+_ON_JOINS = {"join": "a join with a further stream is wm.join(joined.as_stream(window=…), c, on=…)."}
+#: What is written instead of a method of Spark's groups.
+_ON_GROUPS = {
+    "count": ".agg(n=wm.count()).",
+    **{name: f'.agg(best=wm.{name}("…")).' for name in ("max", "min")},
+    **{name: f'.agg(value=wm.{name}("…")).' for name in ("avg", "mean", "sum")},
+    "pivot": ".agg(n=wm.count()), and pivot the table that it is written to.",
+}
 
 
 def kind_of(value: Any) -> str:
@@ -50,7 +64,12 @@ def require_streams(streams: tuple[Any, ...]) -> None:
 
     if len(streams) == 1 and isinstance(streams[0], list | tuple):
         raise QueryError("`join` takes streams one by one; got a list.", hint="write wm.join(*streams, on=…).")
-    for s in streams:
+    for n, s in enumerate(streams):
+        if n and isinstance(s, str | Column | list | tuple):
+            raise QueryError(
+                f"`join` takes streams by position, and all else by name; got {kind_of(s)}.",
+                hint="wm.join(a, b, on=…, how=…).",
+            )
         if not isinstance(s, Stream):
             hint = further(s, 'wrap it: wm.stream(df, time="…", window="…").')
             raise QueryError(f"`join` takes streams; got {kind_of(s).split(' ', 1)[-1]}.", hint=hint)
@@ -107,9 +126,23 @@ class NoDataFrame:
                 raise MethodError(
                     f"`{name}` is a column of {kind_of(self)}, not an attribute.", hint=_column_hint(self, name)
                 )
-            if name.startswith("_") or not hasattr(DataFrame, name):
+            owners = [DataFrame, GroupedData] if kind_of(self).startswith("a `group_by`") else [DataFrame]
+            owner = next((o for o in owners if not name.startswith("_") and hasattr(o, name)), None)
+            if owner is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise MethodError(f"`{name}` is called on {kind_of(self)}; DataFrames have it.", hint=_instead(self, name))
+            have = "DataFrames have it" if owner is DataFrame else "Spark's GroupedData has it"
+            raise MethodError(f"`{name}` is called on {kind_of(self)}; {have}.", hint=_instead(self, name))
+
+        def __getitem__(self, item: Any) -> Any:
+            if isinstance(item, str) and item in _columns(self):
+                raise MethodError(
+                    f"`{item}` is a column of {kind_of(self)}, not an item of it.", hint=_column_hint(self, item)
+                )
+            raise MethodError(
+                f"[{item!r:.40}] is written behind {kind_of(self)}, which has no items.", hint=_instead(self, "select")
+            )
+
+        __iter__ = None  # an object with items would be taken for a sequence
 
 
 def _columns(of: Any) -> list[str]:
@@ -130,10 +163,14 @@ def _column_hint(of: Any, name: str) -> str:
 
 def _instead(of: Any, name: str) -> str:
     kind = kind_of(of)
+    if kind == "a stream" and name in _ON_STREAMS:
+        return _ON_STREAMS[name]
+    if kind == "a join" and name in _ON_JOINS:
+        return _ON_JOINS[name]
     if kind == "a stream":
         return "do it with the DataFrame before wm.stream(df, …), or with the results: wm.join(…).df."
     if kind.startswith("a `group_by`"):
-        return "add what to compute first: .agg(n=wm.count()).df."
+        return f"add what to compute first: {_ON_GROUPS.get(name, '.agg(n=wm.count()).df.')}"
     if name in _CALLED and hasattr(type(of), _CALLED[name]):
         return f"here it is called `{_CALLED[name]}`."
     if name in _WRITERS:

@@ -17,14 +17,21 @@ from watersmeet.spark.planning.arguments import require_text
 RESERVED = "watersmeet "
 
 
-def require(df: DataFrame, column: str, argument: str, stream: str) -> None:
-    """Refuse a column that `stream`, as messages call it, does not have."""
+def require(df: DataFrame, column: str, argument: str, stream: str) -> str:
+    """The column that Spark takes for this name. Refuses one that `stream`, as messages call it, does not have."""
     require_text(column, argument)
-    if column not in df.columns:
+    known = found(df, column)
+    if known is None:
         raise ColumnError(
             f"`{argument}` names column `{column}`, which {stream} does not have.",
             hint=suggestion(column, df.columns, "its columns are"),
         )
+    return known
+
+
+def ignores_case(df: DataFrame) -> bool:
+    """Whether the session takes names that differ in upper and lower case for one."""
+    return df.sparkSession.conf.get("spark.sql.caseSensitive") != "true"
 
 
 def found(df: DataFrame, name: str) -> str | None:
@@ -32,7 +39,7 @@ def found(df: DataFrame, name: str) -> str | None:
     bare = name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
     if bare in df.columns:
         return bare
-    if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+    if not ignores_case(df):
         return None
     alike = [c for c in df.columns if c.lower() == bare.lower()]
     return alike[0] if len(alike) == 1 else None

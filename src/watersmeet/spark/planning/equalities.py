@@ -29,11 +29,17 @@ class Step:
     keys: tuple[tuple[str, ...], ...]
 
 
-def read(on: str | Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple[list[Equal], list[bool]]:
+def read(
+    on: str | Sequence[str], columns: Mapping[str, Sequence[str]], *, ignore_case: bool = False
+) -> tuple[list[Equal], list[bool]]:
     """The equal columns in `on`, and for each whether NULLs are equal as well.
 
     A name is a column of all streams, an equality one of two. NULLs are equal where all equalities are null-safe.
     """
+
+    def spelled(named: set[tuple[str, str]]) -> set[tuple[str, str]]:
+        return {(stream, _spelled(column, columns[stream])) for stream, column in named} if ignore_case else named
+
     if not isinstance(on, str | list | tuple):
         raise QueryError(f"`on` is {kind_of(on)}; it names the columns that are equal.", hint=_EXAMPLES)
     texts = [on] if isinstance(on, str) else list(on)
@@ -46,14 +52,20 @@ def read(on: str | Sequence[str], columns: Mapping[str, Sequence[str]]) -> tuple
             raise QueryError(f"`on` holds {kind_of(text)}; it names the columns that are equal.", hint=_EXAMPLES)
         is_name = "=" not in text and not _NULL_SAFE.search(text)
         if is_name or any(text in known for known in columns.values()):
-            classes.append({(stream, text) for stream in columns})
+            classes.append(spelled({(stream, text) for stream in columns}))
             plain |= classes[-1]
             continue
         for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE):
-            classes.append(_equality(part, columns))
+            classes.append(spelled(_equality(part, columns)))
             plain |= set() if _NULL_SAFE.search(part) else classes[-1]
     merged = _merged(classes)
     return [_one_column_each(found) for found in merged], [not found & plain for found in merged]
+
+
+def _spelled(column: str, known: Sequence[str]) -> str:
+    """The column as its stream writes it, in upper and lower case; one that it does not have stays as it is."""
+    alike = [name for name in known if name.lower() == column.lower()]
+    return column if column in known or len(alike) != 1 else alike[0]
 
 
 def columns_of(stream: str, equal: Sequence[Equal], chosen: Sequence[bool]) -> frozenset[str]:
