@@ -26,7 +26,7 @@ from watersmeet.model.windows import Interval, TimeWindow, Unbounded, Window
 from watersmeet.query import time_bounds
 from watersmeet.query.expressions import is_column
 from watersmeet.query.grammar import CQL
-from watersmeet.query.nesting import nested
+from watersmeet.query.nesting_depth import nested
 from watersmeet.query.parsed_query import PADDED, Auto, Column, Input, Query, aggregates_in, is_mean, streams_in
 from watersmeet.query.source_spans import Place, error, place_of, place_of_name, placed
 from watersmeet.query.spark_sql import ARGUMENTS

@@ -11,7 +11,7 @@ from watersmeet.errors import ColumnError, QueryError, WindowError, suggestion
 from watersmeet.model.windows import Window
 from watersmeet.query.grammar import CQL, WINDOW, Bracket, parse
 from watersmeet.query.name_resolution import Names, one_of_each, qualified
-from watersmeet.query.nesting import nested
+from watersmeet.query.nesting_depth import nested
 from watersmeet.query.parsed_query import Column, Input, Query, aggregates_in
 from watersmeet.query.source_spans import Place, error, place_of, place_of_name, placed
 from watersmeet.query.where_clause import conditions, refuse_ranking, together

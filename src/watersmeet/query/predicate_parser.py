@@ -35,7 +35,7 @@ from watersmeet.model.predicates import (
     truth,
 )
 from watersmeet.query import time_bounds
-from watersmeet.query.nesting import nested
+from watersmeet.query.nesting_depth import nested
 from watersmeet.query.spark_sql import SparkSQL, SparkSQLParser
 
 _COMPARE: dict[type[exp.Expr], str] = {
