@@ -77,11 +77,20 @@ def contents(join: RunningJoin[Any]) -> dict[str, Any]:
 
 
 def output(join: RunningJoin[Any], batches: Sequence[Batch]) -> dict[str, Any]:
-    """All that a step puts out."""
+    """All that a step puts out, but for single keys inside of closed ranges: these may be propagated once more."""
     results = bag([row for table in join.step(batches) for row in rows_of(table)])
+    join.propagated = [_outside_ranges(join, rows) for rows in join.propagated]
     patterns = Counter(map(repr, join.output_punctuations()))
     late, violations = ([bag(rows_of(rows)) for rows in some] for some in (join.late, join.violations))
     return {"results": results, "late": late, "violations": violations, "patterns": patterns}
+
+
+def _outside_ranges(join: RunningJoin[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
+    for closed in (part.keys for part in join.punctuation_sets):
+        if closed.has_ranges():
+            inside = closed.within(closed.order().of_keys(closed.encoded(rows.columns)))
+            rows = rows.filter(pa.array(~inside))
+    return rows
 
 
 def opened(join: Operator, folder: Path, store: MemoryStore) -> RunningJoin[Any]:
