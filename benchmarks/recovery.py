@@ -28,7 +28,6 @@ from benchmarks import cases, data
 from benchmarks.command import RESULTS
 from benchmarks.contenders import CONTENDERS
 
-GOAL_SECONDS = 30
 CHOSEN = (cases.WATERSMEET, cases.NATIVE_MEMORY, cases.NATIVE_ROCKSDB, cases.NATIVE_ROCKSDB_V4)
 BUILDING, LAST_ROWS = 20, 20_000
 LONGEST_BUILD, LONGEST_RECOVERY = 3600.0, 600.0

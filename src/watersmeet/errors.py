@@ -27,7 +27,15 @@ from difflib import get_close_matches
 
 
 class WatersmeetError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors of this package. The hint is an attribute and the last line of the text.
+
+    >>> error = WatersmeetError("there is no column `prise`.", hint="did you mean `price`?")
+    >>> error.hint
+    'did you mean `price`?'
+    >>> print(error)
+    there is no column `prise`.
+    Hint: did you mean `price`?
+    """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.hint = hint

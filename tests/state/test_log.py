@@ -212,7 +212,6 @@ def altered(change: Callable[[StreamSpec], StreamSpec]) -> JoinQuery:
     return JoinQuery((a, change(b)))
 
 
-TEXT_KEY = pa.schema([("k", pa.string()), ("a_ts", pa.int64())])
 RENAMED = pa.schema([("k", pa.int64()), ("b_ts", pa.timestamp("us", "UTC")), ("x", pa.int64())])
 
 

@@ -144,6 +144,8 @@ def _joined(text: str, query: Query, plan: LoweredQuery, streams: dict[str, Stre
     if not plan.equal:
         with of_join(text, query, plan):
             return join_streams(sides, plan.equal, replace(request, where=plan.where), window)
+    # WHERE is checked by Spark against the columns of the results, which only a planned join has: it is planned without
+    # the condition first, and then with it. Planning starts no query.
     with of_join(text, query, plan):
         joined = join_streams(sides, plan.equal, request, window)
     if plan.where is None:

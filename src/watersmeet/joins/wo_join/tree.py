@@ -1,4 +1,7 @@
-"""Window-oblivious joins in a tree: the results of some are the streams of another, all in one process."""
+"""Window-oblivious joins in a tree, all in one process: for experiments alone, `wm.join` refuses such trees.
+
+The results of some joins are the streams of another.
+"""
 
 from __future__ import annotations
 
