@@ -21,6 +21,7 @@ from watersmeet.joins import Operator
 from watersmeet.joins.base import RunningJoin
 from watersmeet.joins.baselines.windowed_hash import WindowedHashJoin
 from watersmeet.model.batches import Batch
+from watersmeet.model.punctuations import End, Heartbeat
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache as caches
 from watersmeet.state.durable import log
@@ -38,7 +39,7 @@ Rows = Sequence[pa.RecordBatch | pa.Table]
 def closed_keys(part: PunctuationSet) -> pa.RecordBatch:
     """Single closed keys, when they were closed and whether it is effective, but for those in a closed range.
 
-    Keys in a range may lose their marks. Whether a key is propagated shows in the output of later batches alone.
+    Keys in a range may lose their marks. Whether a key is propagated shows in the output of whole runs alone.
     """
     nodes = part.keys.lists.marked()
     return part.keys.rows_of(nodes[~part.keys.closed_nodes(part.keys.lists, nodes)])
@@ -77,20 +78,14 @@ def contents(join: RunningJoin[Any]) -> dict[str, Any]:
 
 
 def output(join: RunningJoin[Any], batches: Sequence[Batch]) -> dict[str, Any]:
-    """All that a step puts out, but for single keys inside of closed ranges: these may be propagated once more."""
+    """All that a step puts out, but for the keys that it propagates.
+
+    A state that was rebuilt may propagate keys once more, which is harmless: whole runs are compared by them.
+    """
     results = bag([row for table in join.step(batches) for row in rows_of(table)])
-    join.propagated = [_outside_ranges(join, rows) for rows in join.propagated]
-    patterns = Counter(map(repr, join.output_punctuations()))
+    patterns = Counter(repr(p) for p in join.output_punctuations() if isinstance(p, Heartbeat | End))
     late, violations = ([bag(rows_of(rows)) for rows in some] for some in (join.late, join.violations))
     return {"results": results, "late": late, "violations": violations, "patterns": patterns}
-
-
-def _outside_ranges(join: RunningJoin[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
-    for closed in (part.keys for part in join.punctuation_sets):
-        if closed.has_ranges():
-            inside = closed.within(closed.order().of_keys(closed.encoded(rows.columns)))
-            rows = rows.filter(pa.array(~inside))
-    return rows
 
 
 def opened(join: Operator, folder: Path, store: MemoryStore) -> RunningJoin[Any]:
