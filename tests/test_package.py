@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from email.parser import Parser
@@ -68,7 +69,9 @@ def test_the_wheel_has_the_package_with_its_types_and_pages_and_nothing_else(bui
     assert meta["Requires-Python"] == ">=3.11"
     assert meta["Description-Content-Type"] == "text/markdown"
     assert set(meta.get_all("Provides-Extra") or ()) == {"cli", "connect", "demo"}
-    assert {"Typing :: Typed", "Programming Language :: Python :: 3 :: Only"} <= set(meta.get_all("Classifier") or ())
+    claimed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3 :: Only"} <= set(claimed)
+    assert sorted(meta.get_all("Classifier") or ()) == sorted(claimed)
     assert "watersmeet = watersmeet.cli.__main__:main" in entry_points
 
 

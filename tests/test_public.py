@@ -93,5 +93,15 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert watersmeet.__version__ == project["version"] == version("watersmeet")
 
 
+def test_the_pythons_that_are_claimed_are_those_that_were_run() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text()
+    ran = set(re.findall(r"(?m)^\| 4\.\d\.\d+ \| (3\.\d+) \|", page))
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert {text for kind in known for text in re.findall(r"Python :: (3\.\d+)$", kind)} == ran
+    listed = ", ".join(sorted(ran)[:-1]) + " and " + max(ran)
+    for claim in (page, (ROOT / "README.md").read_text()):
+        assert f"Python {listed}," in claim
+
+
 def _run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

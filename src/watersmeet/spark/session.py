@@ -219,8 +219,8 @@ def bounded_run(spark: SparkSession, trigger: Mapping[str, Any]) -> Iterator[Non
 def check(spark: SparkSession) -> None:
     """Refuse a session that lacks the state operator or a required setting, naming it.
 
-    Any state store provider is accepted but Spark's default: vendors have classes of their own. Spark itself refuses
-    one without column families, or without checkpoints of format 2, in the first batch.
+    Any state store provider is accepted but Spark's default: vendors have classes of their own. What it does is
+    believed until the first batch: Spark fails there if it lacks column families, or gives a state no id of its own.
     """
     require_state_operator(spark)
     for name, (value, why) in REQUIRED.items():
