@@ -175,10 +175,11 @@ class RunningJoin(ABC, Generic[IndexT]):
         arrivals = Arrivals(batch.rows, times, keys, by_time(times, np.flatnonzero(joinable)))
         if self.punctuation_sets:
             violating = self.punctuation_sets[i].admit(arrivals, batch, self.watermarks[i])
-            found = arrivals.which[violating]
-            self.violations.append(batch.rows.take(pa.array(found)) if found.size else batch.rows.slice(0, 0))
-            self.counters.violations += found.size
-            arrivals.which = arrivals.which[~violating] if found.size else arrivals.which
+            self.violations.append(batch.rows.slice(0, 0))
+            if violating.any():
+                self.violations[-1] = batch.rows.take(pa.array(arrivals.which[violating]))
+                self.counters.violations += self.violations[-1].num_rows
+                arrivals.which = arrivals.which[~violating]
         self._decide(i, arrivals)
         return arrivals
 

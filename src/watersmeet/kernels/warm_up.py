@@ -42,7 +42,7 @@ def warm_up(*, multiway_joins: bool = False, baselines: bool = False, sorted_ind
     closed_keys.counterparts(empty, nodes, empty, one.copy())
     closed_keys.finish(empty, nodes, empty, np.zeros(1, np.bool_), False, False, one.copy())
     value_lists.expire(empty, 1, left, none, none)
-    closed_keys.purge(empty, nodes, left, one.copy(), one.copy())
+    closed_keys.purge(empty, nodes, left, one.copy())
     closed_keys.discard(empty, none, left)
     closed_keys.reopen_all(empty, nodes)
     closed_keys.gather(data, none, np.zeros(0, np.int32), data)

@@ -22,10 +22,6 @@ _NONE = np.empty(0, np.int64)
 UNASKED: Bools = np.empty(0, np.bool_)
 
 
-def _joined(parts: list[Int64s]) -> Int64s:
-    return np.concatenate(parts) if parts else _NONE
-
-
 class ValueLists:
     """All stored tuples of one stream, reachable by time and by key.
 
@@ -167,13 +163,8 @@ class ValueLists:
 
     def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of these nodes; returns the slots that went."""
-        gone = []
-        cursor = np.zeros(1, np.int64)
-        room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
-        while cursor[0] < nodes.size:
-            n = closed_keys.purge(self.lists, nodes, left, cursor, room)
-            gone.append(room[:n].copy())
-        return _joined(gone)
+        gone = np.empty(len(self), np.int64)
+        return gone[: closed_keys.purge(self.lists, nodes, left, gone)].copy()
 
     def finish(
         self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]

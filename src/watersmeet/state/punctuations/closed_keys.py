@@ -79,6 +79,8 @@ class ClosedKeys:
     def count_contradicted(self, nodes: Int64s, times: Int64s | int) -> None:
         """Count the keys that are closed at these times and of which a later tuple is stored."""
         held = (self.lists.lists.newest[nodes] != kernel.NIL) & (np.asarray(times) > BEFORE_ALL)
+        if not held.any():
+            return
         self.contradicted += int(
             np.count_nonzero((self.latest or self._newest)(nodes[held]) > np.broadcast_to(times, nodes.shape)[held])
         )
@@ -120,10 +122,12 @@ class ClosedKeys:
         if self.lists.closed_keys:
             some = self.filter.suspects(which, keys)
             nodes = self.lists.nodes_of(which[some], keys)
-            marks = self.lists.marks(nodes)
+            some, nodes = some[nodes != kernel.NIL], nodes[nodes != kernel.NIL]
+            marks = self.lists.lists.mark[nodes]
             after = times[which[some]] > self.lists.lists.closed_at[nodes]
             out[some] = (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
-        out |= self.in_ranges(which, keys)
+        if self.has_ranges():
+            out |= self.in_ranges(which, keys)
         if self.pending_ranges:
             ranks = self.order().of_keys(keys)[which]
             steps, others = self._steps(self.pending_ranges)
@@ -175,15 +179,16 @@ class ClosedKeys:
         if self.lists.closed_keys:
             some = self.filter.suspects(which, keys)
             out[some] = self.lists.marks(self.lists.nodes_of(which[some], keys)) >= kernel.CLOSED
-        return out | self.in_ranges(which, keys)
+        if self.has_ranges():
+            out |= self.in_ranges(which, keys)
+        return out
 
     def in_ranges(self, which: Int64s, keys: Keys) -> Bools:
         """Which of these keys lie in a closed range."""
-        if self.has_ranges():
-            ranks = self.order().of_keys(keys)
-            if not all(ranges.is_beyond(ranks) for ranges in (self.ranges, self.merged) if ranges):
-                return self.within(ranks[which])
-        return np.zeros(which.size, np.bool_)
+        ranks = self.order().of_keys(keys)
+        if all(ranges.is_beyond(ranks) for ranges in (self.ranges, self.merged) if ranges):
+            return np.zeros(which.size, np.bool_)
+        return self.within(ranks[which])
 
     def closed_nodes(self, other: ValueLists, nodes: Int64s) -> Bools:
         """Which of these nodes of another stream lie in a range that this one has closed."""
