@@ -232,6 +232,18 @@ def test_nothing_added_holds_nothing() -> None:
     assert ranges.holds(np.empty(0, np.int64)).tolist() == []
 
 
+def test_keys_beyond_all_ranges_are_seen_at_once() -> None:
+    ranges = Ranges(Order(pa.int64()))
+    assert ranges.is_beyond(np.array([1]))
+    ranges.add(0, 5, 0)
+    ranges.add(10, 12, 0)
+    beyond = {words: ranges.is_beyond(np.array(words)) for words in ((-1,), (13, 20), (-1, 13), (7,), (5,))}
+    assert beyond == {(-1,): True, (13, 20): True, (-1, 13): False, (7,): False, (5,): False}
+    texts = Ranges(Order(pa.string()))
+    texts.add(b"a", b"b", 0)
+    assert not texts.is_beyond(np.array([b"z"], object)), "texts are looked up"
+
+
 def test_neighbours_become_one_and_what_is_not_kept_is_dropped() -> None:
     ranges = Ranges(Order(pa.int64()))
     for low, high, time in ((0, 1, 5), (4, 5, 1), (10, 12, 9), (2, 3, 2)):

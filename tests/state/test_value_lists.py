@@ -295,6 +295,30 @@ def test_looking_stops_at_the_edge_of_the_window() -> None:
     assert lists.looked_at == 10
 
 
+def test_a_probe_tells_which_keys_are_closed() -> None:
+    lists = ValueLists()
+    insert(lists, [1, 2, 3], ["open", "pending", "closed"])
+    named = encode([pa.array(["closed", "pending", "bare", "none", "open"])])
+    nodes, _ = lists.close(np.arange(3), np.full(3, 5), named)
+    lists.lists.mark[nodes[[0, 2]]] = kernel.CLOSED
+    closed = np.ones(5, np.bool_)
+    found = list(lists.probe(np.arange(5), np.full(5, 4), named, 10, 0, closed=closed))
+    assert closed.tolist() == [True, False, True, False, False]
+    assert sorted(found[0][0].tolist()) == [0, 1, 4], "a closed key's tuples are found all the same"
+
+
+def test_closed_keys_that_lose_their_last_tuple_ring() -> None:
+    lists = ValueLists()
+    insert(lists, [1, 2, 9], ["x", "y", "x"])
+    nodes, _ = lists.close(np.arange(2), np.full(2, 5), encode([pa.array(["x", "y"])]))
+    lists.lists.mark[nodes] = kernel.CLOSED
+    left = np.array([3])
+    count, ring = lists.expire_ringing(5, left)
+    assert (count, ring.tolist()) == (2, [nodes[1]])
+    gone, ring = lists.expire(10, left)
+    assert (gone.size, ring.tolist(), left.tolist()) == (1, [nodes[0]], [0])
+
+
 def test_two_processes_could_share_a_folder(tmp_path: Path) -> None:
     first = ValueLists("a", MappedArrays(tmp_path))
     insert(first, [5, 3], ["x", "y"])

@@ -168,7 +168,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         times, keys = self.streams[i].read(batch.rows)
         on_time = times >= self.watermarks[i]
         joinable = on_time & keys.valid
-        self.late.append(batch.rows.filter(pa.array(~on_time)))
+        self.late.append(batch.rows.slice(0, 0) if on_time.all() else batch.rows.filter(pa.array(~on_time)))
         if self.copied(i):
             self.late[-1] = self.late[-1].slice(0, 0)
         self.counters.rows_in += self.count(i, times.size)
@@ -177,9 +177,11 @@ class RunningJoin(ABC, Generic[IndexT]):
         arrivals = Arrivals(batch.rows, times, keys, by_time(times, np.flatnonzero(joinable)))
         if self.punctuation_sets:
             violating = self.punctuation_sets[i].admit(arrivals, batch, self.watermarks[i])
-            self.violations.append(batch.rows.take(pa.array(arrivals.which[violating])))
-            self.counters.violations += int(np.count_nonzero(violating))
-            arrivals.which = arrivals.which[~violating]
+            self.violations.append(batch.rows.slice(0, 0))
+            if violating.any():
+                self.violations[-1] = batch.rows.take(pa.array(arrivals.which[violating]))
+                self.counters.violations += self.violations[-1].num_rows
+                arrivals.which = arrivals.which[~violating]
         return arrivals
 
     def _decide(self, i: int, arrivals: Arrivals) -> None:

@@ -302,8 +302,8 @@ class RunningMultiway(RunningJoin[ValueLists]):
         if not stream.lists.closed_keys:
             self.counters.expired += self.count(i, stream.expire_before(before))
             return np.empty(0, np.int64)
-        gone, emptied = stream.lists.expire(before, stream.segments.left, ring=True)
-        self.counters.expired += int(gone.size)
+        count, emptied = stream.lists.expire_ringing(before, stream.segments.left)
+        self.counters.expired += count
         return emptied
 
     def _purge_useless(self) -> None:

@@ -13,22 +13,23 @@ from watersmeet.model.predicates import Kept, Predicate
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.segments import of_any_length, pieces, widths
-from watersmeet.state.value_lists import ValueLists
+from watersmeet.state.value_lists import UNASKED, ValueLists
 
 #: Positions of rows in a batch.
 Rows = Int32s | Int64s
 Join = RunningJoin[Any]
 
 
-def probe(join: RunningJoin[ValueLists], i: int, *, track: bool = False) -> Iterator[Int32s]:
+def probe(join: RunningJoin[ValueLists], i: int, *, track: bool = False, closed: Bools = UNASKED) -> Iterator[Int32s]:
     """Pairs of stream i's new rows with stored tuples of the other: row, slot, segment number, row there.
 
-    With `track` the stored tuples found are marked as matched.
+    With `track` the stored tuples found are marked as matched. `closed` receives which of the new rows have a key that
+    the other stream has closed as a single one.
     """
     own, other = join.query.streams[i], join.query.streams[1 - i]
     arrivals, state = join.arrivals[i], join.streams[1 - i]
     before = state.lists.looked_at
-    yield from state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach, track)
+    yield from state.probe(arrivals, arrivals.which, other.window.reach, own.window.reach, track, closed)
     join.counters.probed += state.lists.looked_at - before
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from watersmeet.state.punctuations.closed_keys import Effect
 from watersmeet.state.punctuations.punctuation_set import PunctuationSet
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.unmatched import Unmatched
-from watersmeet.state.value_lists import ValueLists
+from watersmeet.state.value_lists import UNASKED, ValueLists
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +76,18 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         self.propagated, self.propagated_ranges = [], []
         self._begin(batches)
         self.unmatched.begin(self.arrivals)
+        build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
+        # keys closed before the batch: the other stream brings no tuple of them. Those that it closes now are purged.
+        closed = yield from self._probe(build)
+        self._store(build, None, closed)
         single_keys = min(self.watermarks) < AFTER_ALL  # if all streams have ended, no key is propagated by itself
         effects = [
             of.keys.take_effect(watermark, ended=single_keys and watermark == AFTER_ALL)
             for of, watermark in zip(self.punctuation_sets, self.watermarks, strict=True)
         ]
-        build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
-        yield from self._probe(build)
-        self._store(build)
-        yield from self._probe(other)
+        closed = yield from self._probe(other)
         rest = self.arrivals[other]
-        useful = rest.times[rest.which] >= self.alive_from(other)
-        closed = self.punctuation_sets[build].keys.closed(rest.which, rest.keys)
-        self.counters.dead += int(np.count_nonzero(useful & closed))
-        useful &= ~closed
-        self._store(other, useful)
-        self._discard(build, effects[build])
+        self._store(other, rest.times[rest.which] >= self.alive_from(other), closed)
         if self.unmatched.semi:
             found = self.unmatched.take_semi(0)
             self._drop(0, found, effects[0])
@@ -122,9 +118,12 @@ class RunningPWJoin(RunningJoin[ValueLists]):
     def _fail(self, i: int, arrivals: Arrivals, which: Int64s) -> None:
         self.unmatched.without_partner(i, arrivals, which)
 
-    def _probe(self, i: int) -> Iterator[pa.Table]:
+    def _probe(self, i: int) -> Generator[pa.Table, None, Bools | None]:
+        """Yields results; returns which new rows have a key that the other stream has closed (None: it closed none)."""
+        arrivals, other = self.arrivals[i], self.punctuation_sets[1 - i].keys
         track = self.unmatched.tracks(1 - i) and self.query.where is None
-        for rows, slots, numbers, positions in pairs.probe(self, i, track=track):
+        closed = np.zeros(arrivals.which.size, np.bool_) if other.lists.closed_keys else UNASKED
+        for rows, slots, numbers, positions in pairs.probe(self, i, track=track, closed=closed):
             fits = pairs.holds(self, i, rows, numbers, positions)
             if fits is not None:
                 rows, numbers, positions = rows[fits], numbers[fits], positions[fits]
@@ -132,10 +131,16 @@ class RunningPWJoin(RunningJoin[ValueLists]):
             self.unmatched.match(i, rows)
             if self.query.pairs:
                 yield from pairs.results(self, i, rows, numbers, positions)
+        if not other.has_ranges():
+            return closed if closed.size else None
+        return other.in_ranges(arrivals.which, arrivals.keys) | (closed if closed.size else False)
 
-    def _store(self, i: int, useful: Bools | None = None) -> None:
-        """Insert the useful tuples (None: all); the others leave at once."""
+    def _store(self, i: int, useful: Bools | None, closed: Bools | None) -> None:
+        """Insert the useful tuples (None: all) whose keys are not closed; the others leave at once."""
         which = self.arrivals[i].which
+        if closed is not None and closed.any():
+            self.counters.dead += int(np.count_nonzero(closed if useful is None else useful & closed))
+            useful = ~closed if useful is None else useful & ~closed
         if not self.unmatched.tracks(i):
             self.insert(i, which if useful is None else which[useful])
             return
@@ -148,16 +153,6 @@ class RunningPWJoin(RunningJoin[ValueLists]):
 
     # ------------------------------------------------------------ tuples out
 
-    def _discard(self, i: int, effect: Effect) -> None:
-        """Drop new tuples of i whose key the other stream has closed: they are joined but not stored."""
-        arrivals = self.arrivals[i]
-        closed = self.punctuation_sets[1 - i].keys.closed(arrivals.stored, arrivals.keys)
-        slots = arrivals.slots[closed]
-        if slots.size:
-            self._drop(i, slots, effect)
-            self.counters.dead += int(slots.size)
-            self.counters.inserted -= int(slots.size)
-
     def _drop(self, i: int, slots: Int64s, effect: Effect) -> None:
         """Drop single tuples; closed keys that lose their last tuple become candidates for propagation."""
         stream = self.streams[i]
@@ -168,7 +163,7 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         effect.nodes = np.concatenate([effect.nodes, nodes])
 
     def _purge(self, j: int, effect: Effect) -> None:
-        """Purge the tuples of j under keys that the other stream has just closed."""
+        """Purge the tuples of j under keys that the other stream has just closed; new ones count as not stored."""
         stream, closer = self.streams[j], self.streams[1 - j]
         nodes = closer.lists.counterparts(effect.nodes, stream.lists) if effect.nodes.size else effect.nodes
         for low, high, _ in effect.intervals:
@@ -176,18 +171,23 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         if nodes.size:
             gone = stream.lists.purge(nodes, stream.segments.left)
             self.unmatched.leave(j, gone)
-            self.counters.purged += int(gone.size)
+            new = int(np.count_nonzero(stream.lists.segment[gone] == self.arrivals[j].number)) if self.arrivals else 0
+            self.counters.dead += new
+            self.counters.inserted -= new
+            self.counters.purged += int(gone.size) - new
 
     def _expire(self, i: int, effect: Effect) -> None:
         """Expire tuples; closed keys that lose their last tuple become candidates for propagation."""
         stream = self.streams[i]
-        if stream.lists.closed_keys or self.unmatched.tracks(i):
-            gone, ring = stream.lists.expire(self.alive_from(i), stream.segments.left, ring=True)
-            effect.nodes = np.concatenate([effect.nodes, ring])
+        if self.unmatched.tracks(i):
+            gone, ring = stream.lists.expire(self.alive_from(i), stream.segments.left)
             self.unmatched.leave(i, gone)
-            self.counters.expired += int(gone.size)
+            count = gone.size
         else:
-            self.counters.expired += stream.expire_before(self.alive_from(i))
+            count, ring = stream.lists.expire_ringing(self.alive_from(i), stream.segments.left)
+        if ring.size:
+            effect.nodes = np.concatenate([effect.nodes, ring])
+        self.counters.expired += count
         self.counters.stored += len(stream)
 
     def _padded(self) -> Iterator[pa.Table]:
@@ -219,6 +219,8 @@ class RunningPWJoin(RunningJoin[ValueLists]):
             self.counters.propagated += int(finished.size)
 
     def _finish(self, i: int, nodes: Int64s) -> Int64s:
+        if not nodes.size:
+            return nodes
         own, other = self.streams[i].lists, self.streams[1 - i].lists
         closed = self.punctuation_sets[1 - i].keys.closed_nodes(own, nodes)
         return own.finish(nodes, other, closed, (self.query.pads(i), self.query.pads(1 - i)))

@@ -199,7 +199,7 @@ class RunningTheta(RunningJoin[ValueLists]):
     def _expire(self, i: int) -> None:
         stream = self.streams[i]
         if self.unmatched.tracks(i):
-            gone, _ = stream.lists.expire(self.alive_from(i), stream.segments.left, ring=False)
+            gone, _ = stream.lists.expire(self.alive_from(i), stream.segments.left)
             self.unmatched.leave(i, gone)
             count = int(gone.size)
         else:

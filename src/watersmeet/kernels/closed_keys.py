@@ -106,28 +106,23 @@ def counterparts(lists, nodes, other, out):
 
 
 @kernel
-def purge(lists, nodes, left, cursor, gone):
-    """Purge all tuples of these nodes (NIL is skipped) and write their slots to `gone`, until it is full.
+def purge(lists, nodes, left, gone):
+    """Purge all tuples of these nodes (NIL is skipped) and write their slots to `gone`, which has room for all tuples.
 
-    Returns how many were purged; cursor[0] is the next node. A node without a mark is removed with its last tuple.
+    Returns how many were purged. A node without a mark is removed with its last tuple.
     """
     count = 0
-    k = cursor[0]
-    while k < nodes.size:
+    for k in range(nodes.size):
         n = nodes[k]
-        if n != NIL:
-            s = np.int64(lists.oldest[n])
-            while s != NIL:
-                if count == gone.size:
-                    cursor[0] = k
-                    return count
-                up = np.int64(lists.newer[s])
-                unlink(lists, s, left)
-                gone[count] = s
-                count += 1
-                s = up
-        k += 1
-    cursor[0] = k
+        if n == NIL:
+            continue
+        s = np.int64(lists.oldest[n])
+        while s != NIL:
+            up = np.int64(lists.newer[s])
+            unlink(lists, s, left)
+            gone[count] = s
+            count += 1
+            s = up
     return count
 
 

@@ -18,13 +18,22 @@ from numba import njit
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile on first use, without the GIL; load from disk if it was compiled before."""
+    """Compile on first use, without the GIL; load from disk if it was compiled before.
+
+    Without counts of references: the caller holds all arrays, and two atomic operations for each array that an
+    iteration touches cost several times what the iteration itself does.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def allocating(function: Callable[..., Any]) -> Any:
+    """The same for a kernel that makes arrays."""
     return _compiled(function)
 
 
 def part(function: Callable[..., Any]) -> Any:
     """A part of kernels, compiled into each of them: a call would copy the descriptors of all array arguments."""
-    return _compiled(function, forceinline=True)
+    return _compiled(function, forceinline=True, _nrt=False)
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compile import kernel, part
+from watersmeet.kernels.compile import allocating, kernel, part
 
 
 @part
@@ -48,7 +48,7 @@ def frame_column(data, offsets, valid, cursor, out):
         cursor[i] = at
 
 
-@kernel
+@allocating
 def split_rows(words, shards, order, starts):
     """Order rows by shard, keeping their order inside each: rows of shard s are order[starts[s]:starts[s + 1]].
 

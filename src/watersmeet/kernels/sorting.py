@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.compile import allocating, kernel
 
 #: Steps that a row may move on average inside its bucket; beyond that another sort is faster.
 PATIENCE = 8
@@ -19,7 +19,7 @@ def ascending(times, which):
     return True
 
 
-@kernel
+@allocating
 def by_time(times, which, out):
     """Put the rows `which` into `out` in order of time, a stable sort. Returns whether it was done.
 

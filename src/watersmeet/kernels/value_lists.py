@@ -284,13 +284,14 @@ def insert(lists, order, times, words, data, offsets, segment, slots):
 
 
 @kernel
-def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor, out):
+def probe(lists, order, times, words, data, offsets, back, ahead, track, closed, cursor, out):
     """Pairs (row, slot) with equal keys and ``time[row] - back <= time[slot] <= time[row] + ahead``.
 
     Fills the columns of `out` (row; slot; segment of the stored tuple and row there) until they are full and returns
     the number of pairs. `cursor` = (first row of the group, 1 + its next row or 0 before the first, tuples looked at,
     next slot of each row of the group) is where the next call continues. Done when cursor[0] == order.size.
-    With `track` the tuples found are marked as matched.
+    With `track` the tuples found are marked as matched. `closed`, unless empty, receives whether the key order[k] is
+    closed: the node that has its tuples has its mark as well.
 
     The rows of a group walk down their value lists side by side, so that one waits for memory while others work.
     """
@@ -306,6 +307,8 @@ def probe(lists, order, times, words, data, offsets, back, ahead, track, cursor,
                 start = offsets[i]
                 n = lists.table[find(lists, words[i], data, start, offsets[i + 1] - start)]
                 cursor[3 + r] = lists.newest[n] if n != NIL else NIL
+                if closed.size:
+                    closed[k + r] = n != NIL and lists.mark[n] >= CLOSED
             cursor[1] = 1
         first = cursor[1] - 1
         walking = True

@@ -104,7 +104,7 @@ class GroupState(StreamState[ValueLists]):
 
     def remove_before(self, time: int) -> pa.Table:
         """Evict all groups that end before `time`; returns their rows. The watermark implies it: not stored."""
-        gone, _ = self.lists.expire(time, self.segments.left, ring=False)
+        gone, _ = self.lists.expire(time, self.segments.left)
         return self.rows(gone)[0]
 
     def remove_all(self) -> pa.Table:

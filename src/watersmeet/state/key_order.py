@@ -85,11 +85,16 @@ class Order:
 
     def of_keys(self, keys: Keys) -> Orders:
         """Ranks of keys."""
+        if self.words:
+            return self.of_words(keys.words)
         return self.of_parts(keys.words, keys.data, keys.offsets[:-1], np.diff(keys.offsets))
+
+    def of_words(self, words: Int64s) -> Int64s:
+        return _float_order(words) if pt.is_floating(self.kind) else words
 
     def of_parts(self, words: Int64s, data: Bytes, starts: Int64s, lengths: npt.NDArray[Any]) -> Orders:
         if self.words:
-            return _float_order(words) if pt.is_floating(self.kind) else words
+            return self.of_words(words)
         whole = data.tobytes()
         out = np.empty(len(starts), object)
         for i, (a, n) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
@@ -257,6 +262,12 @@ class Ranges:
         """Drop all intervals but these."""
         self._ends = None
         self.low, self.high, self.time = ([part[i] for i in which] for part in (self.low, self.high, self.time))
+
+    def is_beyond(self, ranks: Orders) -> bool:
+        """Whether all of these ranks are below or above all intervals, if that is quickly seen."""
+        if not self.order.words or not self.low or not len(ranks):
+            return not self.low
+        return bool(ranks.min() > self.high[-1] or ranks.max() < self.low[0])
 
     def holds(self, ranks: Orders) -> npt.NDArray[np.bool_]:
         """Which of these ranks are closed."""

@@ -171,7 +171,7 @@ def _float_words(column: pa.Array) -> Int64s:
 def _integer_words(column: pa.Array) -> Int64s:
     kind = column.type
     if pt.is_boolean(kind) or pt.is_integer(kind):
-        words = column.cast(pa.int64())
+        words = column if pt.is_int64(kind) else column.cast(pa.int64())
     elif kind.bit_width == 32:
         words = column.view(pa.int32()).cast(pa.int64())
     else:
@@ -233,7 +233,7 @@ def _from_words(words: Int64s, kind: pa.DataType) -> pa.Array:
     if pt.is_temporal(kind):
         narrow = pa.int32() if kind.bit_width == 32 else pa.int64()
         return pa.array(words).cast(narrow).view(kind)
-    return pa.array(words).cast(kind)
+    return pa.array(words) if pt.is_int64(kind) else pa.array(words).cast(kind)
 
 
 def _fields(row: memoryview, kinds: Sequence[pa.DataType]) -> list[Any]:

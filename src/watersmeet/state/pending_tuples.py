@@ -30,7 +30,7 @@ class PendingState(StreamState[ValueLists]):
 
     def release(self, horizon: int) -> list[pa.RecordBatch]:
         """Remove the tuples before the horizon; returns their rows."""
-        slots, _ = self.lists.expire(horizon, self.segments.left, ring=False)
+        slots, _ = self.lists.expire(horizon, self.segments.left)
         return self.take(slots, self.spec.schema.names).to_batches() if slots.size else []
 
     def nodes(self) -> Int64s:

@@ -24,9 +24,9 @@ from watersmeet.kernels.sorting import by_segment
 from watersmeet.model.batches import micros
 from watersmeet.model.queries import StreamSpec
 from watersmeet.state.index import Index, Int32s
-from watersmeet.state.keys import Int64s, Keys, encode_key, one_key
+from watersmeet.state.keys import Bools, Int64s, Keys, encode_key, one_key
 from watersmeet.state.segments import Segment, Segments
-from watersmeet.state.value_lists import ValueLists
+from watersmeet.state.value_lists import UNASKED, ValueLists
 
 #: Small segments are merged when there are more than this many.
 MAX_SMALL_SEGMENTS = 64
@@ -87,15 +87,21 @@ class StreamState(Generic[IndexT]):
         return arrivals.number
 
     def probe(
-        self: StreamState[ValueLists], arrivals: Arrivals, which: Int64s, back: int, ahead: int, track: bool = False
+        self: StreamState[ValueLists],
+        arrivals: Arrivals,
+        which: Int64s,
+        back: int,
+        ahead: int,
+        track: bool = False,
+        closed: Bools = UNASKED,
     ) -> Iterator[Int32s]:
         """Matches of the batch's rows: row, slot, segment number, row there; grouped by segment number.
 
-        With `track` the stored tuples found are marked as matched.
+        With `track` the stored tuples found are marked as matched. `closed` receives which rows have a closed key.
         """
-        if not len(self):
+        if not len(self) and not closed.size:
             return
-        for found in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track):
+        for found in self.lists.probe(which, arrivals.times, arrivals.keys, back, ahead, track, closed):
             grouped = np.empty_like(found)
             by_segment(*found, np.zeros(self.segments.left.size + 1, np.int64), grouped)
             yield grouped

@@ -118,6 +118,8 @@ class Unmatched:
 
     def tables(self) -> Iterator[pa.Table]:
         """The emitted rows of the batch, as results."""
+        if not self.out:
+            return
         schema = self.query.schema
         for i, rows in self.out:
             if not rows.num_rows:

@@ -18,10 +18,8 @@ CHUNK = 1 << 18
 
 
 _NONE = np.empty(0, np.int64)
-
-
-def _joined(parts: list[Int64s]) -> Int64s:
-    return np.concatenate(parts) if parts else _NONE
+#: Given to a probe that is not asked for closed keys.
+UNASKED: Bools = np.empty(0, np.bool_)
 
 
 class ValueLists:
@@ -93,17 +91,25 @@ class ValueLists:
         return which, slots
 
     def probe(
-        self, which: Int64s, times: Int64s, keys: Keys, back: int, ahead: int, track: bool = False
+        self,
+        which: Int64s,
+        times: Int64s,
+        keys: Keys,
+        back: int,
+        ahead: int,
+        track: bool = False,
+        closed: Bools = UNASKED,
     ) -> Iterator[Int32s]:
         """Pairs with one key and ``time - back <= stored time <= time + ahead``, in chunks.
 
         Each chunk is four rows: the batch's rows; the slots of the stored tuples; their segments, and their rows there.
+        `closed` receives which of the keys `which` are closed; it is complete after the last chunk.
         """
         cursor = np.zeros(kernel.PROBE_CURSOR, np.int64)
         out = np.empty((4, CHUNK), np.int32)
         while cursor[0] < which.size:
             n = kernel.probe(
-                self.lists, which, times, keys.words, keys.data, keys.offsets, back, ahead, track, cursor, out
+                self.lists, which, times, keys.words, keys.data, keys.offsets, back, ahead, track, closed, cursor, out
             )
             self.looked_at += int(cursor[2])
             cursor[2] = 0
@@ -114,15 +120,17 @@ class ValueLists:
         """Expire all tuples older than `time`; `left` counts the living rows of each segment. Returns how many went."""
         return int(kernel.expire(self.lists, time, left, _NONE, _NONE))
 
-    def expire(self, time: int, left: Int64s, *, ring: bool) -> tuple[Int64s, Int64s]:
-        """The same; returns the slots that went and, with `ring`, the closed nodes that lost their last tuple."""
-        gone, rung = [], []
-        room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
-        closed = np.empty_like(room) if ring else _NONE
-        while n := int(kernel.expire(self.lists, time, left, room, closed)):
-            gone.append(room[:n].copy())
-            rung.append(closed[: self.lists.meta[kernel.RUNG]].copy())
-        return _joined(gone), _joined(rung)
+    def expire_ringing(self, time: int, left: Int64s) -> tuple[int, Int64s]:
+        """The same; also returns the closed nodes that lost their last tuple."""
+        ring = np.empty(self.closed_keys + 1, np.int64)  # one more than can ring: the kernel stops when it is full
+        n = int(kernel.expire(self.lists, time, left, _NONE, ring))
+        return n, ring[: self.lists.meta[kernel.RUNG]].copy()
+
+    def expire(self, time: int, left: Int64s) -> tuple[Int64s, Int64s]:
+        """The same; returns the slots that went, and the closed nodes that lost their last tuple."""
+        gone, ring = np.empty(len(self) + 1, np.int64), np.empty(self.closed_keys + 1, np.int64)
+        n = int(kernel.expire(self.lists, time, left, gone, ring))
+        return gone[:n].copy(), ring[: self.lists.meta[kernel.RUNG]].copy()
 
     def discard(self, slots: Int64s, left: Int64s) -> None:
         """Evict these tuples."""
@@ -155,13 +163,8 @@ class ValueLists:
 
     def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of these nodes; returns the slots that went."""
-        gone = []
-        cursor = np.zeros(1, np.int64)
-        room = np.empty(min(CHUNK, max(1, len(self))), np.int64)
-        while cursor[0] < nodes.size:
-            n = closed_keys.purge(self.lists, nodes, left, cursor, room)
-            gone.append(room[:n].copy())
-        return _joined(gone)
+        gone = np.empty(len(self), np.int64)
+        return gone[: closed_keys.purge(self.lists, nodes, left, gone)].copy()
 
     def finish(
         self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.compile import allocating, kernel
 
 NIL = -1
 
@@ -132,7 +132,7 @@ def push(rings, g, time, word, s):
     rings.held[g] += 1
 
 
-@kernel
+@allocating
 def insert(rings, order, times, words, data, offsets, segment, slots):
     """Store the tuples `order` (ascending in time); slots[k] is the slot of tuple order[k].
 
@@ -197,7 +197,7 @@ def stale(rings, before):
     return n
 
 
-@kernel
+@allocating
 def reserve(rings, words, which):
     """Make every ring long enough for the tuples `which`; returns how many places the pool lacks.
 

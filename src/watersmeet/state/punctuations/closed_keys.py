@@ -58,7 +58,7 @@ class ClosedKeys:
         self.merged: Ranges | None = None  # merged from single closed keys that are neighbours
         self.contradicted = 0  # punctuations that came after a tuple which violates them
         self.fresh: Int64s = np.empty(0, np.int64)  # nodes of single closed keys to be made durable
-        self.closed_now: Int64s = np.empty(0, np.int64)  # by unique tuples, in this batch
+        self.closed_now: Int64s = np.empty(0, np.int64)  # by unique tuples of this batch: it is effective at once
         self._index: OrderedIndex | None = None
 
     def encoded(self, columns: Sequence[pa.Array]) -> Keys:
@@ -79,6 +79,8 @@ class ClosedKeys:
     def count_contradicted(self, nodes: Int64s, times: Int64s | int) -> None:
         """Count the keys that are closed at these times and of which a later tuple is stored."""
         held = (self.lists.lists.newest[nodes] != kernel.NIL) & (np.asarray(times) > BEFORE_ALL)
+        if not held.any():
+            return
         self.contradicted += int(
             np.count_nonzero((self.latest or self._newest)(nodes[held]) > np.broadcast_to(times, nodes.shape)[held])
         )
@@ -120,12 +122,14 @@ class ClosedKeys:
         if self.lists.closed_keys:
             some = self.filter.suspects(which, keys)
             nodes = self.lists.nodes_of(which[some], keys)
-            marks = self.lists.marks(nodes)
+            some, nodes = some[nodes != kernel.NIL], nodes[nodes != kernel.NIL]
+            marks = self.lists.lists.mark[nodes]
             after = times[which[some]] > self.lists.lists.closed_at[nodes]
             out[some] = (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
-        if self.has_ranges() or self.pending_ranges:
+        if self.has_ranges():
+            out |= self.in_ranges(which, keys)
+        if self.pending_ranges:
             ranks = self.order().of_keys(keys)[which]
-            out |= self.within(ranks)
             steps, others = self._steps(self.pending_ranges)
             out |= self._below_steps(steps, ranks, times[which])
             for low, high, time in others:
@@ -176,8 +180,15 @@ class ClosedKeys:
             some = self.filter.suspects(which, keys)
             out[some] = self.lists.marks(self.lists.nodes_of(which[some], keys)) >= kernel.CLOSED
         if self.has_ranges():
-            out |= self.within(self.order().of_keys(keys)[which])
+            out |= self.in_ranges(which, keys)
         return out
+
+    def in_ranges(self, which: Int64s, keys: Keys) -> Bools:
+        """Which of these keys lie in a closed range."""
+        ranks = self.order().of_keys(keys)
+        if all(ranges.is_beyond(ranks) for ranges in (self.ranges, self.merged) if ranges):
+            return np.zeros(which.size, np.bool_)
+        return self.within(ranks[which])
 
     def closed_nodes(self, other: ValueLists, nodes: Int64s) -> Bools:
         """Which of these nodes of another stream lie in a range that this one has closed."""
@@ -198,12 +209,9 @@ class ClosedKeys:
         lists = self.lists.lists
         due = lists.closed_at[self.pending_nodes] <= reached
         nodes, self.pending_nodes = self.pending_nodes[due], self.pending_nodes[~due]
-        lists.mark[nodes] = kernel.CLOSED
         nodes, self.closed_now = np.concatenate([nodes, self.closed_now]), np.empty(0, np.int64)
-        steps, others = self._steps([r for r in self.pending_ranges if r[2] <= reached])
-        ready = [*steps[-1:], *others]
-        steps, others = self._steps([r for r in self.pending_ranges if r[2] > reached])
-        self.pending_ranges = [*_thinned(steps), *others]
+        lists.mark[nodes] = kernel.CLOSED
+        ready = self._ready(reached) if self.pending_ranges else []
         if ended and self.spec.has_ordered_key:
             ready.append((*self.order().ends, AFTER_ALL))
         effect = Effect(nodes)
@@ -212,6 +220,14 @@ class ClosedKeys:
             effect.intervals += [(a, b, time) for a, b in self.ranges.gaps(low, high)]
             self.ranges.add(low, high, time)
         return effect
+
+    def _ready(self, reached: int) -> list[Interval]:
+        """Take out the pending ranges that hold from now on."""
+        steps, others = self._steps([r for r in self.pending_ranges if r[2] <= reached])
+        ready = [*steps[-1:], *others]
+        steps, others = self._steps([r for r in self.pending_ranges if r[2] > reached])
+        self.pending_ranges = [*_thinned(steps), *others]
+        return ready
 
     def mark_inside(self, effect: Effect) -> None:
         """Mark the keys that are stored, the batch's own included, and lie in ranges that have just taken effect."""

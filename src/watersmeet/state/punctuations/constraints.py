@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.kernels import value_lists as kernel
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL, Batch, micros
 from watersmeet.model.punctuations import Clustered, Ordered, Unique
 from watersmeet.state.key_order import from_json, to_json
@@ -89,7 +88,6 @@ class Constraints:
         self.keys.filter.add(keys.words[which])
         nodes, first = np.unique(self.keys.lists.nodes_of(which[order], keys), return_index=True)
         self.keys.pending_nodes = self.keys.pending_nodes[~np.isin(self.keys.pending_nodes, nodes)]
-        self.keys.lists.lists.mark[nodes] = kernel.CLOSED  # at once, whatever the delay
         self.keys.closed_now = np.concatenate([self.keys.closed_now, nodes])
         self.keys.fresh = np.concatenate([self.keys.fresh, nodes])
         repeated = np.ones(which.size, np.bool_)

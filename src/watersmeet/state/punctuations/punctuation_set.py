@@ -43,7 +43,9 @@ class PunctuationSet(DurablePart):
         violations = self.keys.violations(arrivals.which, arrivals.times, arrivals.keys)
         if behind:
             self.add(batch, watermark)
-        return violations | self.constraints.add_tuples(arrivals, ~violations, batch, watermark)
+        if self.keys.spec.constraints:
+            violations |= self.constraints.add_tuples(arrivals, ~violations, batch, watermark)
+        return violations
 
     def add(self, batch: Batch, watermark: int) -> None:
         """Add a batch's punctuations as pending, and what its largest key closes."""
