@@ -191,6 +191,7 @@ class Protocol(RuleBasedStateMachine):
             if value is not None:
                 self.patch.setattr(module, name, value)
         self.patch.setattr(value_lists, "CHUNK", 2)  # many frames, many moments to end at
+        self.patch.setattr(segments, "SMALL_TABLE", 0)
         for run in self.runs:
             self._batch(data, run, rival=False)
 
