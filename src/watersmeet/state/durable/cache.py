@@ -71,16 +71,16 @@ class Cache:
     def tidy(self) -> int:
         """Remove half-changed states of dead processes and the oldest beyond the limit; returns the bytes left."""
         kept: list[tuple[float, int, Path]] = []
-        for folder in list(os.scandir(self.root)):
-            _, taken, pid = folder.name.partition(TAKEN)
+        for entry in list(os.scandir(self.root)):
+            _, taken, pid = entry.name.partition(TAKEN)
             if taken:
                 if not _alive(int(pid)):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(entry, ignore_errors=True)
                 continue
             try:
-                with os.scandir(folder) as files:
+                with os.scandir(entry) as files:
                     size = sum(file.stat().st_size for file in files)
-                kept.append((folder.stat().st_mtime, size, Path(folder)))
+                kept.append((entry.stat().st_mtime, size, Path(entry)))
             except OSError:
                 continue  # taken by another process a moment ago
         total = sum(size for _, size, _ in kept)
