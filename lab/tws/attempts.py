@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lab.tws.task import Task
+from lab.tws.task import Task, table_of
 from watersmeet.spark.runtime import worker_cache
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import RESULT, STATS
@@ -155,7 +155,7 @@ class Attempt:
         """All rows but statistics."""
         out: Counter[str] = Counter()
         for frame in self.frames:
-            table = pa.Table.from_pandas(frame, preserve_index=False)
+            table = table_of(frame, self.task.processor.output_rows)
             kind = table.column(0)[0].as_py()
             if kind == RESULT:
                 out.update(repr(row) for row in table.select(names).to_pylist())

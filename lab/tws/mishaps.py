@@ -25,7 +25,7 @@ from lab.tws.attempts import Attempt, DiskFullError, Killed, Machines
 from lab.tws.subjects import IDS, Input, Subject, subject
 from lab.tws.task import header_of
 from watersmeet.spark.runtime import worker_cache
-from watersmeet.state import stream_state, value_lists
+from watersmeet.state import segments, stream_state, value_lists
 from watersmeet.state.durable import log
 from watersmeet.state.durable.cache import TAKEN
 from watersmeet.state.durable.log import MemoryStore
@@ -74,6 +74,7 @@ def follow(of: Subject, mishap: Mishap | None) -> Committed:
     committed = Committed()
     with tempfile.TemporaryDirectory(dir=worker_cache.base()) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(value_lists, "CHUNK", 2)  # several frames, several moments to end at
+        patch.setattr(segments, "SMALL_TABLE", 0)
         patch.setattr(stream_state, "MAX_SMALL_SEGMENTS", 1)  # and compaction
         machines = Machines(Path(folder), patch)
         for n, given in enumerate(of.given):

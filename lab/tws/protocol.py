@@ -39,6 +39,7 @@ from watersmeet.model.batches import Batch
 from watersmeet.spark.runtime import worker_cache
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.state import segments, stream_state, value_lists
+from watersmeet.state.durable import cache as caches
 from watersmeet.state.durable import log, parts
 from watersmeet.state.durable.cache import TAKEN, Cache
 from watersmeet.state.durable.log import Header, MemoryStore
@@ -191,6 +192,9 @@ class Protocol(RuleBasedStateMachine):
             if value is not None:
                 self.patch.setattr(module, name, value)
         self.patch.setattr(value_lists, "CHUNK", 2)  # many frames, many moments to end at
+        self.patch.setattr(segments, "SMALL_TABLE", 0)
+        self.patch.setattr(caches, "REST", 0)  # whoever keeps a state tidies
+        self.patch.setattr(caches, "SHORTEST_REST", 0)
         for run in self.runs:
             self._batch(data, run, rival=False)
 
@@ -237,7 +241,7 @@ class Protocol(RuleBasedStateMachine):
     def _advance(self, attempt: Observed) -> bool:
         self.machines.here = attempt.machine
         going_on = attempt.advance()
-        if not going_on:  # whoever keeps a state also tidies
+        if not going_on:
             assert not list(attempt.machine.root.glob(f"*{TAKEN}{NO_PROCESS}"))
         return going_on
 

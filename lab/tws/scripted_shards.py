@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lab.joins.oracle import KEYS, Row, key_types, rows_of
 from lab.joins.scripts import Script
-from lab.tws.task import Task
+from lab.tws.task import Task, table_of
 from watersmeet.joins import Join
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
@@ -120,7 +120,7 @@ class Shards:
             options: dict[str, Any] = {"join": self.join, "on_violation": self.on_violation}
             task = Task(self.query, self.ids, shard, self.stores[shard], ended=False, **options)
             for frame in task.run(table.take(pa.array(order, pa.int64())), chance):
-                self._read(pa.Table.from_pandas(frame, preserve_index=False))
+                self._read(table_of(frame, task.processor.output_rows))
             self.stores[shard] = task.store()
 
     def _read(self, table: pa.Table) -> None:

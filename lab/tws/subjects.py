@@ -20,6 +20,7 @@ from lab.joins.naive_groups import feed
 from lab.joins.naive_groups import query as grouped_query
 from lab.joins.scripts import Script
 from lab.tws.scripted_shards import RULES, blobs, rows_with_rules
+from lab.tws.task import table_of
 from watersmeet.joins import Join, Operator, plan
 from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf
 from watersmeet.joins.pwjoin import PWJoin
@@ -177,7 +178,7 @@ def groups_behind_a_join(input: Input) -> Subject:
                 tester.handle.setGroupingKey(shard)
                 frames = iter([whole[whole["shard"] == shard]])
                 for frame in first.handleInputRows((shard,), frames, TimerValues(-1, -1)):
-                    out += pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+                    out += table_of(frame, first.output_rows).to_batches()
             upstream.append(out)
 
     def pack(n: int, chance: Random) -> pa.Table:

@@ -21,7 +21,7 @@ from watersmeet.errors import StateError
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.model.queries import JoinQuery
 from watersmeet.spark.runtime import worker_cache
-from watersmeet.spark.runtime.output_rows import OutputUnpacker
+from watersmeet.spark.runtime.output_rows import OutputRows, OutputUnpacker
 from watersmeet.spark.runtime.packing import PACKED, Packer
 from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.spark.runtime.processor import ShardProcessor
@@ -73,11 +73,16 @@ def frames_of(blobs: pa.Table, shard: int, chance: Random) -> Iterator[pd.DataFr
         rows = rows[some:]
 
 
+def table_of(frame: pd.DataFrame, rows: OutputRows) -> pa.Table:
+    """A frame of output with the names of its columns, which Spark takes by position."""
+    return pa.Table.from_pandas(frame, preserve_index=False).rename_columns(rows.names)
+
+
 def read(frames: Sequence[pd.DataFrame], query: JoinQuery) -> Output:
     """The output in the frames; packed results are unpacked."""
     out = Output()
     for frame in frames:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
+        table = table_of(frame, OutputRows(query.schema))
         if "blob" in table.column_names:
             table = pa.Table.from_batches(list(OutputUnpacker(query.schema)(iter(table.to_batches()))))
         assert table.schema.types == [pa.int8(), pa.string(), *query.schema.types]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache, log
+from watersmeet.state.durable.cache import Cache
 
 
 def query() -> JoinQuery:
@@ -74,3 +76,25 @@ def test_a_disk_without_room_is_reported_by_name(tmp_path: Path, monkeypatch: py
         f"the working state does not fit: {tmp_path} has no room for 64 bytes more.\n"
         "Hint: make room there, or give the state less to keep: shorter windows, punctuations."
     )
+
+
+def test_a_process_rests_after_it_has_tidied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at all states of the machine: after every shard that would be the square of their number."""
+    states, now, took = Cache(tmp_path / "states", 0), [1000.0], [0.0]
+    tidied: list[float] = []
+
+    def tidy(self: Cache) -> int:
+        tidied.append(now[0])
+        now[0] += took[0]
+        return 0
+
+    monkeypatch.setattr(Cache, "tidy", tidy)
+    monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    states.tidy_when_due()
+    for now[0] in (1000.9, 1001.0, 1001.5):
+        Cache(tmp_path / "states", 0).tidy_when_due()
+    Cache(tmp_path / "others", 0).tidy_when_due()
+    took[0] = 0.1
+    for now[0] in (1002.0, 1012.0, 1012.2):
+        states.tidy_when_due()
+    assert tidied == [1000.0, 1001.0, 1001.5, 1002.0, 1012.2], "a second, or a hundred times as long as it took"

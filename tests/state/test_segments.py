@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lab.joins.oracle import Scenario, rows_of, scenarios
 from watersmeet.errors import StateCorruptError
 from watersmeet.state import segments
-from watersmeet.state.segments import Segment, Segments, pack, pieces, slices, tables, unpack, widths
+from watersmeet.state.segments import Segment, Segments, pack, pieces, slices, tables, together, unpack, widths
 
 
 def table(*numbers: int) -> pa.RecordBatch:
@@ -145,3 +145,16 @@ def test_pieces_are_all_of_it_in_order_and_bounded(sizes: list[int]) -> None:
     assert all(part and (len(part) == 1 or sum(part) < 20 + 30) for part in some)
     assert pa.concat_tables(parts).column("n").to_pylist() == sizes
     assert all(part.nbytes <= 20 for part in parts)
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=30), small=st.integers(0, 200))
+def test_small_tables_leave_together_and_none_is_lost(sizes: list[int], small: int) -> None:
+    given_out = [pa.table({"n": np.arange(size) + 10 * at}) for at, size in enumerate(sizes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "SMALL_TABLE", small)
+        out = list(together(iter(given_out)))
+    assert [n for t in out for n in t.column("n").to_pylist()] == [
+        n for t in given_out for n in t.column("n").to_pylist()
+    ]
+    assert all(t.nbytes >= small for t in out[:-1])
+    assert all(t.nbytes <= small + 9 * 8 for t in out), "none waits that is large enough"

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from lab.joins.naive_groups import SCHEMAS, NaiveGroups, bag, feed, groups_of, query, rows_of
+from lab.tws.task import table_of
 from watersmeet.joins import Join
 from watersmeet.joins.group_by.operator import GroupedJoin
 from watersmeet.joins.pwjoin import PWJoin
@@ -40,7 +41,7 @@ class Operator:
             self.tester.handle.setGroupingKey(shard)
             frames: Any = iter([pd.DataFrame(whole[whole["shard"] == shard])])
             for frame in self.processor.handleInputRows((shard,), frames, TimerValues(-1, -1)):
-                out += pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+                out += table_of(frame, self.processor.output_rows).to_batches()
         return out
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import watersmeet
 from lab.joins.oracle import rows_of
-from lab.tws.task import Task
+from lab.tws.task import Task, table_of
 from watersmeet.checkpoints.redistribute import redistribute
 from watersmeet.joins import Join
 from watersmeet.joins.group_by.operator import GroupedJoin
@@ -125,7 +125,7 @@ def outcome(key: str, time: str, payload: str, grouped: bool = False) -> Any:
         for shard in ids:
             task = Task(query, ids, shard, stores[shard], ended=False, join=join)
             for frame in task.run(sent, Random(0)):
-                received += _without_names(pa.Table.from_pandas(frame, preserve_index=False))
+                received += _without_names(table_of(frame, task.processor.output_rows))
             stores[shard] = task.store()
         out.append(sorted(received, key=repr))
     return out

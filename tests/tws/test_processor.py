@@ -25,7 +25,6 @@ from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.runtime.packing import one
 from watersmeet.spark.runtime.placement import shard_ids
-from watersmeet.spark.runtime.row_kinds import DETAIL
 from watersmeet.state.durable.log import MemoryStore
 
 pytestmark = pytest.mark.tws
@@ -183,7 +182,7 @@ def test_what_json_has_no_number_for_is_written_in_words(number: float, word: st
     run.step([rows(a, [1], [5], [0.0], [[]]), rows(b, [], [])], Random(0))
     blobs = packed(query, run.ids, [rows(a, [1], [4], [number], [[number, 1.0]]), rows(b, [], [])], Random(0))
     frames = list(Task(query, run.ids, run.ids[0], run.stores[run.ids[0]], ended=False).run(blobs, Random(0)))
-    detail = frames[0][DETAIL][0]
+    detail = frames[0].iloc[0, 1]
     row = json.loads(detail, parse_constant=pytest.fail)["row"]
     assert (row["x"], row["xs"]) == (word, [word, 1.0])
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lab.joins.ascending_keys import Keys, ascending, batch, factor, whole_join
 from lab.joins.oracle import Row, bag, rows_of
 from lab.joins.window_oblivious import query
-from lab.tws.task import Task, header_of
+from lab.tws.task import Task, header_of, table_of
 from watersmeet.errors import MemoryLimitError
 from watersmeet.joins import Join
 from watersmeet.joins.multiway import RunningMultiway
@@ -81,7 +81,7 @@ class Shards:
         for shard in ids:
             task = Task(self.query, ids, shard, self.stores[shard], ended, join=self.join)
             for frame in task.run(table.take(pa.array(order, pa.int64())), chance):
-                found = pa.Table.from_pandas(frame, preserve_index=False)
+                found = table_of(frame, task.processor.output_rows)
                 (kind,) = set(found.column(0).to_pylist())
                 if kind == RESULT:
                     out += rows_of(found.select(self.query.schema.names))

@@ -19,6 +19,8 @@ from watersmeet.state.keys import Int64s
 SEGMENT_BYTES = 16 << 20
 #: Results leave in tables in which texts, bytes and nested values take at most about this.
 TABLE_BYTES = 64 << 20
+#: Tables of results with fewer bytes than this leave with the next one: each costs the worker half a millisecond.
+SMALL_TABLE = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,18 @@ def tables(rows: pa.Table) -> Iterator[pa.Table]:
     step = max(1, rows.num_rows * TABLE_BYTES // max(TABLE_BYTES, rows.nbytes))
     for at in range(0, rows.num_rows, step):
         yield rows.slice(at, step)
+
+
+def together(results: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows; small tables one with the next."""
+    waiting: list[pa.Table] = []
+    for table in results:
+        waiting.append(table)
+        if sum(t.nbytes for t in waiting) >= SMALL_TABLE:
+            yield pa.concat_tables(waiting) if len(waiting) > 1 else table
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 class Segments:

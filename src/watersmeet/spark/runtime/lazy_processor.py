@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
     from watersmeet.spark.runtime.processor import ShardProcessor
 
 
+#: Types of the state. Texts would be sent to the JVM to be parsed, six times in every task.
+_DATA = StructType([StructField("data", BinaryType())])
+_ID = StructType([StructField("id", LongType())])
+
+
 def declare(handle: StatefulProcessorHandle) -> tuple[ValueState, MapState]:
     """The state of a shard: one header, and segments by their ids."""
-    return handle.getValueState("header", "data binary"), handle.getMapState("segments", "id bigint", "data binary")
+    return handle.getValueState("header", _DATA), handle.getMapState("segments", _ID, _DATA)
 
 
 class LazyProcessor(StatefulProcessor):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pt
+from pandas.arrays import ArrowExtensionArray
 
 from watersmeet.model.punctuations import End, Heartbeat, Pattern, Range, Value
 from watersmeet.spark.runtime import packing
@@ -27,24 +28,34 @@ class OutputRows:
         self.schema = schema
         self.packed = any(pt.is_nested(column.type) for column in schema)
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of a frame, which has their positions in place of names."""
+        return [KIND, DETAIL, "blob"] if self.packed else [KIND, DETAIL, *self.schema.names]
+
     def results(self, table: pa.Table) -> pd.DataFrame:
         n = 1 if self.packed else table.num_rows
-        head = {KIND: pa.repeat(pa.scalar(RESULT, pa.int8()), n), DETAIL: pa.nulls(n, pa.string())}
+        head = [pa.repeat(pa.scalar(RESULT, pa.int8()), n), pa.nulls(n, pa.string())]
         if self.packed:
             blob = packing.one(table.to_batches()).serialize().to_pybytes()
-            return _arrow_frame(head | {"blob": pa.array([blob], pa.binary())})
-        return _arrow_frame(head | {c: table.column(c).combine_chunks() for c in table.column_names})
+            return _arrow_frame([*head, pa.array([blob], pa.binary())])
+        return _arrow_frame([*head, *(table.column(name).combine_chunks() for name in self.schema.names)])
 
     def details(self, kind: int, details: list[str]) -> pd.DataFrame:
         """Rows that are not results: all of their content is JSON in `detail`."""
         n = len(details)
-        head = {KIND: pa.repeat(pa.scalar(kind, pa.int8()), n), DETAIL: pa.array(details, pa.string())}
-        body = {"blob": pa.nulls(n, pa.binary())} if self.packed else {c.name: pa.nulls(n, c.type) for c in self.schema}
-        return _arrow_frame(head | body)
+        head = [pa.repeat(pa.scalar(kind, pa.int8()), n), pa.array(details, pa.string())]
+        body = [pa.nulls(n, pa.binary())] if self.packed else [pa.nulls(n, c.type) for c in self.schema]
+        return _arrow_frame([*head, *body])
 
 
-def _arrow_frame(columns: dict[str, pa.Array]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(pd.array(c, dtype=pd.ArrowDtype(c.type))) for name, c in columns.items()})
+def _arrow_frame(columns: Sequence[pa.Array]) -> pd.DataFrame:
+    """A frame around Arrow arrays.
+
+    Of Series pandas would compare the indexes and copy each, six times the work. By names PySpark would look for each
+    column; columns that are numbered are taken by position.
+    """
+    return pd.DataFrame(dict(enumerate(map(ArrowExtensionArray, columns))), copy=False)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from watersmeet.spark.runtime.store import SparkStore
 from watersmeet.spark.runtime.unpacking import Unpacker
 from watersmeet.spark.runtime.working_state import WorkingState
 from watersmeet.state.durable import log
-from watersmeet.state.segments import slices, tables
+from watersmeet.state.segments import slices, tables, together
 from watersmeet.state.shards import ShardKeys
 
 
@@ -118,7 +118,7 @@ class ShardProcessor(StatefulProcessor):
         with WorkingState(self.join, header, store, ShardKeys(number, len(self.ids))) as working:
             collector = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
-            for results in working.join.step(batches):
+            for results in together(working.join.step(batches)):
                 timings.lap("join_us")
                 for some in tables(results):
                     yield self.output_rows.results(some)

@@ -68,7 +68,7 @@ class WorkingState:
             self.cache.keep(self.folder, token)
         except OSError:  # the durable state is written: nothing is lost, and the batch goes on
             self.found["not_kept"] = 1
-        self.cache.tidy()
+        self.cache.tidy_when_due()
 
     def __enter__(self) -> WorkingState:
         return self

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -22,10 +23,16 @@ from watersmeet.state.segments import unpack
 
 CONTENTS = "contents.json"
 TAKEN = ".taken-"
+#: Tidying looks at every state of the machine, so a process rests after it: so many times as long, and so many seconds
+#: at least.
+REST, SHORTEST_REST = 100, 1.0
 
 
 class Cache:
     """Folders below `root`, at most `limit` bytes of them; the least recently kept go first."""
+
+    #: When this process tidies a folder of states again, by `time.monotonic`.
+    due: ClassVar[dict[Path, float]] = {}
 
     def __init__(self, root: Path, limit: int) -> None:
         self.root = root
@@ -52,18 +59,28 @@ class Cache:
         os.utime(folder)
         folder.rename(self.root / token)
 
+    def tidy_when_due(self) -> None:
+        """Tidy, unless this process has done so a moment ago."""
+        began = time.monotonic()
+        if began < self.due.get(self.root, began):
+            return
+        self.tidy()
+        ended = time.monotonic()
+        self.due[self.root] = ended + max(SHORTEST_REST, REST * (ended - began))
+
     def tidy(self) -> int:
         """Remove half-changed states of dead processes and the oldest beyond the limit; returns the bytes left."""
         kept: list[tuple[float, int, Path]] = []
-        for folder in self.root.iterdir():
-            _, taken, pid = folder.name.partition(TAKEN)
+        for entry in list(os.scandir(self.root)):
+            _, taken, pid = entry.name.partition(TAKEN)
             if taken:
                 if not _alive(int(pid)):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(entry, ignore_errors=True)
                 continue
             try:
-                size = sum(f.stat().st_size for f in folder.iterdir())
-                kept.append((folder.stat().st_mtime, size, folder))
+                with os.scandir(entry) as files:
+                    size = sum(file.stat().st_size for file in files)
+                kept.append((entry.stat().st_mtime, size, Path(entry)))
             except OSError:
                 continue  # taken by another process a moment ago
         total = sum(size for _, size, _ in kept)
