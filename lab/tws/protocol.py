@@ -42,7 +42,7 @@ from watersmeet.state import segments, stream_state, value_lists
 from watersmeet.state.durable import log, parts
 from watersmeet.state.durable.cache import TAKEN, Cache, files_of
 from watersmeet.state.durable.log import Header, MemoryStore
-from watersmeet.state.memory_bound import SPILLED
+from watersmeet.state.durable.memory_bound import SPILLED
 from watersmeet.state.punctuations import bounds
 from watersmeet.state.spill import SpilledPieces
 

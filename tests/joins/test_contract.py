@@ -43,8 +43,8 @@ from watersmeet.model.windows import TimeWindow
 from watersmeet.state import keys, value_lists
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache, log
+from watersmeet.state.durable.memory_bound import MemoryBound
 from watersmeet.state.keys import encode
-from watersmeet.state.memory_bound import MemoryBound
 
 Check = Callable[[Operator, st.DataObject], None]
 CHECKS: list[Check] = []

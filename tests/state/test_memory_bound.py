@@ -15,10 +15,10 @@ from watersmeet.joins.pwjoin import PWJoin, RunningPWJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
-from watersmeet.state import memory_bound, segments
+from watersmeet.state import segments
 from watersmeet.state.arrays import MappedArrays
-from watersmeet.state.durable import cache, log
-from watersmeet.state.memory_bound import SPILLED, MemoryBound
+from watersmeet.state.durable import cache, log, memory_bound
+from watersmeet.state.durable.memory_bound import SPILLED, MemoryBound
 from watersmeet.state.segments import SpilledSegment
 
 #: Rows of a stream in a batch, and bytes of one: three columns of numbers.

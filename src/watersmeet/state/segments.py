@@ -136,7 +136,7 @@ def tables(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 class Bound(Protocol):
-    """A bound of memory, which may spill segments when one is added (`state.memory_bound`)."""
+    """A bound of memory, which may spill segments when one is added (`state.durable.memory_bound`)."""
 
     def fit(self) -> None: ...
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 
 from watersmeet.state.durable.cache import Cache, remove
-from watersmeet.state.memory_bound import SPILLED
+from watersmeet.state.durable.memory_bound import SPILLED
 
 __all__ = ["application_cache", "base", "folder", "remove", "sweep"]
 

@@ -8,7 +8,7 @@ from watersmeet.spark.runtime.store import SparkStore
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache as caches
 from watersmeet.state.durable import log
-from watersmeet.state.memory_bound import MemoryBound
+from watersmeet.state.durable.memory_bound import MemoryBound
 from watersmeet.state.shards import Home
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.state.durable.log import HasState
+from watersmeet.state.durable.memory_bound import SPILLED
 from watersmeet.state.durable.parts import load_metadata, metadata_of
-from watersmeet.state.memory_bound import SPILLED
 from watersmeet.state.segments import Segment, SpilledSegment, keep, map_rows
 
 CONTENTS = "contents.json"
