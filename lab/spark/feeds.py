@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +39,7 @@ def remove_working_states() -> None:
     """Remove the working states, as on a machine that has never run the query."""
     root = worker_cache.folder(os.path.abspath(SparkFiles.getRootDirectory()))
     assert list((root / "states").iterdir()), "there are working states to remove"
-    shutil.rmtree(root)
+    worker_cache.remove(root)
 
 
 def failure(start: Callable[[], Any]) -> str:

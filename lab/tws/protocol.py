@@ -41,8 +41,9 @@ from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.state import segments, stream_state, value_lists
 from watersmeet.state.durable import cache as caches
 from watersmeet.state.durable import log, parts
-from watersmeet.state.durable.cache import TAKEN, Cache
+from watersmeet.state.durable.cache import TAKEN, Cache, files_of
 from watersmeet.state.durable.log import Header, MemoryStore
+from watersmeet.state.durable.memory_bound import SPILLED
 from watersmeet.state.punctuations import bounds
 from watersmeet.state.spill import SpilledPieces
 
@@ -174,6 +175,7 @@ class Protocol(RuleBasedStateMachine):
         self.fingerprints: dict[Path, dict[str, int]] = {}
         self.listed: set[str] = set()  # tokens of snapshots that were looked at
         self.runs: list[Run] = []
+        self.rebooted: set[Path] = set()  # what was spilled by states that were lost with a machine's memory
         tokens = map("{:032x}".format, count())  # in order: a failure found can be found again
         self.patch.setattr(log, "secrets", SimpleNamespace(token_hex=lambda _: next(tokens)))
 
@@ -383,13 +385,14 @@ class Protocol(RuleBasedStateMachine):
 
     def _reboot(self, data: st.DataObject, cache: Cache) -> None:
         """Everything that the machine had in memory is gone."""
+        self.rebooted |= spilled_by(cache)
         shutil.rmtree(cache.root)
         cache.root.mkdir()
 
     def _clean(self, data: st.DataObject, cache: Cache) -> None:
         """Someone removes files, of kept folders, too, or leaves half of them."""
         for folder in kept_in(cache):
-            for file in data.draw(st.lists(st.sampled_from(sorted(folder.iterdir())), max_size=2, unique=True)):
+            for file in data.draw(st.lists(st.sampled_from(sorted(files_of(folder))), max_size=2, unique=True)):
                 if file.stat().st_size and data.draw(st.booleans(), label="torn"):
                     os.truncate(file, file.stat().st_size // 2)
                 else:
@@ -427,10 +430,23 @@ class Protocol(RuleBasedStateMachine):
                 if TAKEN in folder.name:
                     assert folder in left
                 elif not damaged(folder):
-                    now = {file.name: zlib.crc32(file.read_bytes()) for file in folder.iterdir()}
+                    now = {file.name: zlib.crc32(file.read_bytes()) for file in files_of(folder)}
                     if folder not in self.fingerprints:
                         run = next(run for run in self.runs if folder.name in run.snapshots)
                         store = run.snapshots[folder.name]
                         check_folder(folder, run.join, store, run.following(header_of(store)), self.room)
                         self.fingerprints[folder] = now
                     assert now == self.fingerprints[folder]
+
+    @invariant()
+    def what_is_spilled_has_an_owner(self) -> None:
+        """Invariant 5: it is removed with the folder that names it."""
+        disk = self.machines.caches[0].disk
+        owned = set().union(*map(spilled_by, self.machines.caches))
+        assert not disk.exists() or set(disk.iterdir()) == owned | self.rebooted
+
+
+def spilled_by(cache: Cache) -> set[Path]:
+    """Folders on the disk that working states in memory name."""
+    links = [folder / SPILLED for folder in cache.root.iterdir()]
+    return {link.readlink() for link in links if link.is_symlink()}

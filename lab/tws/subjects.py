@@ -67,11 +67,16 @@ class Subject:
     join: Operator
     given: tuple[pa.Table, ...]
     pack: Pack
+    memory: int | None = None  # bytes of a shard's working state, beyond which rows are spilled
 
     @classmethod
     def of(cls, query: Any, join: Operator, input: Input, pack: Pack) -> Subject:
         chance = Random(7)
         return cls(query, join, tuple(pack(n, chance) for n in range(input.batches)), pack)
+
+    def bounded(self, memory: int) -> Subject:
+        """The same with so little memory."""
+        return replace(self, memory=memory)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -81,7 +86,7 @@ class Subject:
         """What runs it on a shard."""
         if isinstance(self.join, GroupsOf):
             return GroupProcessor(self.query, IDS, self.join.shards)
-        return ShardProcessor(self.query, IDS, ended=ended, join=self.join)
+        return ShardProcessor(self.query, IDS, ended=ended, join=self.join, memory=self.memory)
 
 
 def arrivals(streams: int, input: Input, *, punctuated: bool = True) -> tuple[tuple[Elements, ...], ...]:
@@ -259,6 +264,8 @@ def without_equality(input: Input, algorithm: str, how: str, constraints: tuple[
 
 
 TWO, THREE = (TimeWindow(6), TimeWindow(4)), (TimeWindow(6), TimeWindow(4), TimeWindow(5))
+#: Memory in which lists and a few segments of rows have room, and in which no rows have any.
+ROOM_FOR_A_FEW, NO_ROOM = 11_800, 1
 MIXED = (RowsWindow(2, per_key=True), TimeWindow(5), Unbounded())
 SUBJECTS: dict[str, Callable[[Input], Subject]] = {
     "hash": lambda input: scripted(input, "hash", "inner", TWO),
@@ -307,6 +314,10 @@ SUBJECTS: dict[str, Callable[[Input], Subject]] = {
     "split key": split_key,
     "groups": groups,
     "groups behind a join": groups_behind_a_join,
+    "hash, spilled": lambda input: scripted(input, "hash", "inner", TWO).bounded(ROOM_FOR_A_FEW),
+    "pwjoin, full, spilled": lambda input: scripted(input, "pwjoin", "full", TWO).bounded(NO_ROOM),
+    "three streams, counted, spilled": lambda input: scripted(input, "general_lazy", "inner", MIXED).bounded(NO_ROOM),
+    "groups, spilled": lambda input: groups(input).bounded(NO_ROOM),
 }
 
 

@@ -43,6 +43,7 @@ from watersmeet.model.windows import TimeWindow
 from watersmeet.state import keys, value_lists
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache, log
+from watersmeet.state.durable.memory_bound import MemoryBound
 from watersmeet.state.keys import encode
 
 Check = Callable[[Operator, st.DataObject], None]
@@ -293,6 +294,42 @@ def a_working_state_is_picked_up_by_the_next_process(operator: Operator, data: s
         another = "hash" if operator.name in ("nested_loop", "windowed_hash") else "nested_loop"
         foreign = plan(replace(scenario.query(), asof=None), another).start(MappedArrays(folder))
         assert cache.load(foreign, folder) is not any(map(len, join.streams))
+
+
+@check
+def with_rows_spilled_all_is_the_same(operator: Operator, data: st.DataObject) -> None:
+    """Results, late rows and state, over batches, working states picked up and restarts."""
+    scenario = operator.draw(data, scenarios(batches=4, rows=5))
+    room = data.draw(st.sampled_from([0, 100, 300]), label="bytes for rows")
+    stores, headers = [log.MemoryStore(), log.MemoryStore()], [log.begin(scenario.query())] * 2
+    plain = operator(scenario.query()).start()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "working")
+        for n, results in enumerate(expected(scenario)):
+            restarted = n == 0 or data.draw(st.booleans(), label="restart")
+            if restarted:
+                cache.remove(folder)
+                folder.mkdir()
+            join = operator(scenario.query()).start(arrays := MappedArrays(folder))
+            of_streams = [stream.segments for stream in join.streams]
+            bound = MemoryBound(arrays.bytes + room, arrays, of_streams, folder, Path(name, "disk"))
+            if not restarted:
+                assert cache.load(join, folder)
+            elif n:
+                plain = operator(scenario.query()).start()
+                for one, header, store in zip((join, plain), headers, stores, strict=True):
+                    log.rebuild(one, header, store)
+            found = [bag(step(one, scenario.batches(n))) for one in (join, plain)]
+            assert found == [bag(results)] * 2
+            assert [bag(rows_of(late)) for late in join.late] == [bag(rows_of(late)) for late in plain.late]
+            headers = [log.commit(*of) for of in zip((join, plain), headers, stores, strict=True)]
+            bound.fit()
+            assert bound.used_bytes <= bound.limit or not any(segments.in_memory for segments in of_streams)
+            assert [bag(stored(join, i)) for i in (0, 1)] == [bag(stored(plain, i)) for i in (0, 1)]
+            check_store(join, headers[0], stores[0])
+            cache.save(join, folder)
+        cache.remove(folder)
+        assert not list(Path(name).glob("disk/*"))
 
 
 # ---------------------------------------------------------------- manners

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Work of one batch on one shard. `closed_keys`, `stored`, `stale`, `deferred`, `spilled`, `open_groups` and
-    `state_bytes` are amounts after it, all others count events of the batch."""
+    """Work of one batch on one shard. `closed_keys`, `stored`, `stale`, `deferred`, `spilled`, `open_groups`,
+    `state_bytes` and `spilled_bytes` are amounts after it, all others count events of the batch."""
 
     rows_in: int = 0
     late: int = 0
@@ -37,6 +37,7 @@ class Counters:
     groups: int = 0  # groups that came out
     open_groups: int = 0  # groups that are not final after the batch
     state_bytes: int = 0  # bytes of the stored tuples, their rows and lists
+    spilled_bytes: int = 0  # bytes of rows in files on a disk, beyond `memory`; dead ones are counted, too
 
     def as_dict(self) -> dict[str, int]:
         return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -23,6 +23,14 @@ def parse(size: str | int, argument: str) -> int:
     return int(float(found[1]) * BYTES[found[2].lower()])
 
 
+def in_units(count: int) -> str:
+    """Bytes as `parse` reads them: a kilobyte is 1024 of them."""
+    for unit, step in (("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if count >= step:
+            return f"{count / step:.4g} {unit}"
+    return f"{count} bytes"
+
+
 def formatted(count: float) -> str:
     """Bytes as text, in the largest unit that they reach (a kilobyte is 1000 of them)."""
     for unit, step in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

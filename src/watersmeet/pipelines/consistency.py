@@ -58,10 +58,12 @@ def _join(join: dict[str, Any], streams: dict[str, Any]) -> Iterator[Mistake]:
         if name in names[:n]:
             yield Mistake(("join", "streams", n), f"stream `{name}` is named twice.", "name it once.", True, name)
     if join.get("window") != "auto" and join.get("algorithm") != "wo_join":
-        for key in ("memory", "strategy"):
-            if key in join:
-                message = f"`{key}` is for joins that find by themselves what to keep; this one has windows."
-                yield Mistake(("join", key), message, 'write window = "auto" in [join], or leave it out.')
+        if "strategy" in join:
+            message = "`strategy` is for joins that find by themselves what to keep; this one has windows."
+            yield Mistake(("join", "strategy"), message, 'write window = "auto" in [join], or leave it out.')
+        if isinstance(join.get("memory"), int):
+            message = f"`memory` is {join['memory']}; a number alone could be bytes or megabytes."
+            yield Mistake(("join", "memory"), message, 'write it with its unit, like "256 MB".', value=True)
 
 
 def _between(join: dict[str, Any], streams: dict[str, Any]) -> Iterator[Mistake]:

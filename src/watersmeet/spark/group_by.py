@@ -139,6 +139,7 @@ class Grouped(NoDataFrame):
                 streaming=joined.streaming,
                 join=operator,
                 on_violation=joined.on_violation,
+                memory=joined.shard_memory,
             )
             return operators.run(joined._packed, processor, self._columns, numbered(METRICS))
         limit_batches(joined._rows)

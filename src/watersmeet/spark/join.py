@@ -25,7 +25,7 @@ from watersmeet.spark.planning.intervals import Between
 from watersmeet.spark.planning.operator_tree import tree
 from watersmeet.spark.planning.spark_words import refuses_in_sentences
 from watersmeet.spark.planning.stream_kinds import refuse_two_kinds_of_time
-from watersmeet.spark.planning.wo_join_options import read_options, refuse_options, refuse_tree
+from watersmeet.spark.planning.wo_join_options import read_options, refuse_options, refuse_tree, windowed_memory
 from watersmeet.spark.streams import AUTO, Stream, named, parse_window
 
 #: Columns that are equal in all streams, equalities, and at most one bucket of event times.
@@ -107,11 +107,15 @@ def join(
     interval of `between`: "both", "left", "right" or "neither". Of a window: "both" (or True), or "right" (or False)
     without the edge itself.
 
-    `memory`, `strategy`: Spark has no bound of a join's state; "256 MB" (of all shards together) bounds what
-    ``window="auto"`` holds in memory, and `strategy` is how: "msf" sorts first, "dbf" leaves rows of a stream that
-    leads in the state store until the others come near, "hybrid" does both, "auto" (the default where there is a
-    `memory`) as little as will do. The results are the same. State that still does not fit stops the query; with `shed`
-    it is dropped and counted. `wm.WOJoin` has this and the other options.
+    `memory`: Spark has no bound of a join's state; "256 MB" bounds the lists and rows of all shards together, in equal
+    shares. Beyond it the oldest rows are spilled to files on a local disk and read from there: the results are the
+    same. Lists stay in memory, and so does a batch while it is joined; a tree of operators divides the memory among
+    them. The counter `spilled_bytes` shows what is on the disk, `explain` from when on that is expected.
+
+    `strategy`: with ``window="auto"`` it chooses how to stay within `memory`: "msf" sorts first, "dbf" leaves rows of a
+    stream that leads in the state store until the others come near, "hybrid" does both, "auto" (the default where there
+    is a `memory`) as little as will do. The results are the same. State that still does not fit stops the query there;
+    with `shed` it is dropped and counted. `wm.WOJoin` has this and the other options.
 
     `algorithm`: what Spark chooses with join hints (``df.hint("shuffle_hash")``); a name, or an algorithm with options
     of its own. Names are "hash", "pwjoin", "pjoin", "nested_loop" for two streams, "band" for two without `on`, "theta"
@@ -243,7 +247,9 @@ def join_streams(
         algorithm, options = read_options(streams, request.algorithm, request.options)
         request = replace(request, algorithm=algorithm, options=options)
     else:
-        refuse_options(request.options)
+        memory, options = windowed_memory(request.options)
+        request = replace(request, memory=memory, options=options)
+        refuse_options(options)
         length = parse_window(window)
         streams = tuple(s if length is None or s.window is not None else replace(s, window=length) for s in streams)
     if not equal:

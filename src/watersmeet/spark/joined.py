@@ -70,6 +70,7 @@ class JoinRequest:
     null_safe: frozenset[str] = frozenset()  # key columns, as in the first stream, of which NULLs are equal
     between: Interval | None = None  # of the second stream's times around the first one's
     asof: AsOf | None = None
+    memory: int | None = None  # bytes of lists and rows, of all shards and operators
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Joined(NoDataFrame):
     inner: tuple[Joined, ...] = ()  # operators whose output this one joins, first to last
     hidden: tuple[str, ...] = ()  # columns that only the operators need
     split_keys: SplitKeys | None = None
+    memory: int | None = None  # bytes of lists and rows of all shards, beyond which rows are spilled
     again: Callable[[Change], Joined] | None = field(default=None, repr=False, compare=False)  # over changed streams
 
     def __repr__(self) -> str:
@@ -118,6 +120,7 @@ class Joined(NoDataFrame):
             streaming=self.streaming,
             join=self.operator,
             on_violation=self.on_violation,
+            memory=self.shard_memory,
         )
         rows = operators.run(self._packed, processor, self._columns, numbered(metrics))
         if self.split_keys is not None:
@@ -172,6 +175,11 @@ class Joined(NoDataFrame):
         """Names of the algorithms of the joins before it, and of its own."""
         before = (name for s in self.streams if s.upstream is not None for name in s.upstream.algorithms)
         return (*before, self.operator.name)
+
+    @property
+    def shard_memory(self) -> int | None:
+        """The memory of one shard: keys are hashed, so shards need about as much each."""
+        return None if self.memory is None else max(1, self.memory // len(self.ids))
 
     @property
     def ended(self) -> bool:
@@ -299,6 +307,7 @@ def one_operator(
     about: dict[str, Any] = {"planner": planner, "plan": planner.of(operator, statistics)}
     hidden = () if parts is None else (parts.column,)
     about |= {"on_violation": request.on_violation, "split_keys": parts, "hidden": hidden}
+    about["memory"] = request.memory
     joined = Joined(streams, query, ids, streaming, operator, condition=by_spark, **about)
     if by_spark is not None:
         conditions.check(by_spark, joined._columns, spark)

@@ -19,6 +19,10 @@ AnyArray = npt.NDArray[Any]
 class Arrays(Protocol):
     """Makes, finds again and grows named arrays. New elements are zero."""
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of all of them, with what is reserved for more elements."""
+
     def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray: ...
 
     def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None: ...
@@ -29,14 +33,23 @@ class Arrays(Protocol):
 class HeapArrays:
     """Arrays of this process alone."""
 
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._sizes.values())
+
     def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray:
-        return np.zeros(n, kind)
+        made = np.zeros(n, kind)
+        self._sizes[name] = made.nbytes
+        return made
 
     def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None:
         return None
 
     def grow(self, name: str, array: AnyArray, n: int) -> AnyArray:
-        larger = np.zeros(n, array.dtype)
+        larger = self.allocate(name, n, array.dtype)
         larger[: array.size] = array
         return larger
 
@@ -59,22 +72,26 @@ class MappedArrays:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._sizes.values())
 
     def allocate(self, name: str, n: int, kind: npt.DTypeLike) -> AnyArray:
-        path = self.folder / name
-        path.unlink(missing_ok=True)  # a process that still maps the old file keeps it
-        return self._map(path, n * np.dtype(kind).itemsize, kind)
+        (self.folder / name).unlink(missing_ok=True)  # a process that still maps the old file keeps it
+        return self._map(name, n * np.dtype(kind).itemsize, kind)
 
     def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None:
         path = self.folder / name
-        return self._map(path, path.stat().st_size, kind) if path.exists() else None
+        return self._map(name, path.stat().st_size, kind) if path.exists() else None
 
     def grow(self, name: str, array: AnyArray, n: int) -> AnyArray:
-        return self._map(self.folder / name, n * array.itemsize, array.dtype)
+        return self._map(name, n * array.itemsize, array.dtype)
 
-    @staticmethod
-    def _map(path: Path, size: int, kind: npt.DTypeLike) -> AnyArray:
-        size = max(size, np.dtype(kind).itemsize)  # an empty file cannot be mapped
+    def _map(self, name: str, size: int, kind: npt.DTypeLike) -> AnyArray:
+        path = self.folder / name
+        size = self._sizes[name] = max(size, np.dtype(kind).itemsize)  # an empty file cannot be mapped
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.fstat(handle).st_size < size:

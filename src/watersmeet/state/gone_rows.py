@@ -49,7 +49,7 @@ class GoneRows(DurablePart):
         living = living[np.argsort(lists.segment[living], kind="stable")]
         numbers = lists.segment[living]
         for number, part in self.segments.parts.items():
-            dead = np.ones(part.rows.num_rows, np.bool_)
+            dead = np.ones(part.count, np.bool_)
             first, last = np.searchsorted(numbers, [number, number + 1])
             dead[lists.row[living[first:last]]] = False
             rows = np.flatnonzero(dead).astype(np.int32)

@@ -51,7 +51,7 @@ class RowWindowState(StreamState[ValueLists], DurablePart):
         self._leaving: tuple[Int64s, Int64s] | None = None  # slots with a known limit and that, ascending
         self._limits: Int64s = _NONE  # of the rows of the batch
         self._known: list[tuple[Int64s, Int64s]] = []  # slots and positions of tuples with limits to be made durable
-        self._read: list[tuple[int, pa.RecordBatch]] = []  # segments read back
+        self._read: list[int] = []  # numbers of segments
         self._read_limits: list[pa.RecordBatch] = []  # limits read back, applied when all segments are there
 
     def _array(self, name: str, n: int, kind: type, value: int = 0) -> AnyArray:
@@ -194,7 +194,7 @@ class RowWindowState(StreamState[ValueLists], DurablePart):
 
     def restore(self, segment: Segment, alive_from: int) -> None:
         """Keep a segment read back; its rows are stored, in the order of the stream, when all are there."""
-        self._read.append((self.segments.add(segment, segment.rows.num_rows), segment.rows))
+        self._read.append(self.segments.add(segment, segment.count))
 
     def replay(self, rows: pa.RecordBatch) -> None:
         self._read_limits.append(rows)
@@ -202,9 +202,11 @@ class RowWindowState(StreamState[ValueLists], DurablePart):
     def restored(self) -> None:
         """Store the rows that were read, and compute or apply their limits."""
         if self._read:
-            rows = pa.Table.from_batches([part for _, part in self._read]).combine_chunks().to_batches()[0]
-            numbers = np.repeat([number for number, _ in self._read], [part.num_rows for _, part in self._read])
-            within = np.concatenate([np.arange(part.num_rows) for _, part in self._read])
+            needed = list(dict.fromkeys([self.spec.time, *self.spec.key, POSITION]))
+            counts = [self.segments.parts[number].count for number in self._read]
+            numbers = np.repeat(self._read, counts).astype(np.int32)
+            within = np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
+            rows = self.segments.take(numbers, within, needed).combine_chunks().to_batches()[0]
             times, keys = self.read(rows)
             at_positions = rows.column(POSITION).to_numpy()
             which = np.argsort(at_positions, kind="stable")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,38 @@ class Segment:
     rows: pa.RecordBatch
     size: int
     checksum: int
+
+    @property
+    def count(self) -> int:
+        """How many rows it has, living or dead."""
+        return int(self.rows.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledSegment:
+    """The same with its rows in a file on a disk, which is mapped anew for each use and unmapped after it."""
+
+    id: int
+    path: Path
+    size: int
+    checksum: int
+    count: int
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        return map_rows(self.path)
+
+
+def map_rows(path: Path) -> pa.RecordBatch:
+    """Rows of a file that `keep` has written, mapped: only the pages that are used are read."""
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_stream(file.read_buffer()).read_next_batch()
+
+
+def keep(rows: pa.RecordBatch, path: Path) -> None:
+    """Write rows uncompressed, to be mapped."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+        writer.write_batch(rows)
 
 
 def pack(rows: pa.RecordBatch) -> pa.Buffer:
@@ -118,6 +151,12 @@ def together(results: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
+class Bound(Protocol):
+    """A bound of memory, which may spill segments when one is added (`state.durable.memory_bound`)."""
+
+    def fit(self) -> None: ...
+
+
 class Segments:
     """The segments of one stream, each under a small number that the lists point to.
 
@@ -125,8 +164,10 @@ class Segments:
     """
 
     def __init__(self) -> None:
-        self.parts: dict[int, Segment] = {}
+        self.parts: dict[int, Segment | SpilledSegment] = {}
         self.left: Int64s = np.zeros(16, np.int64)
+        self.bound: Bound | None = None
+        self.in_memory = 0  # bytes of the rows that are not spilled, living or dead
 
     def add(self, segment: Segment, left: int) -> int:
         """Keep a segment of which `left` rows live; returns its number."""
@@ -134,15 +175,25 @@ class Segments:
         self.put(number, segment, left)
         return number
 
-    def put(self, number: int, segment: Segment, left: int) -> None:
+    def put(self, number: int, segment: Segment | SpilledSegment, left: int) -> None:
         """Keep a segment under the number that the lists already know it by."""
         while number >= self.left.size:
             self.left = np.concatenate([self.left, np.zeros_like(self.left)])
         self.parts[number] = segment
         self.left[number] = left
+        self.in_memory += _in_memory(segment)
+        if self.bound is not None:
+            self.bound.fit()
 
-    def drop(self, number: int) -> Segment:
-        return self.parts.pop(number)
+    def replace(self, number: int, spilled: SpilledSegment) -> None:
+        """The rows of a segment are spilled."""
+        self.in_memory -= _in_memory(self.parts[number])
+        self.parts[number] = spilled
+
+    def drop(self, number: int) -> Segment | SpilledSegment:
+        part = self.parts.pop(number)
+        self.in_memory -= _in_memory(part)
+        return part
 
     def empty(self) -> list[int]:
         """Segments without a living row."""
@@ -151,7 +202,12 @@ class Segments:
     @property
     def bytes(self) -> int:
         """Bytes of living rows, dead ones in half-dead segments not counted."""
-        return sum(s.size * int(self.left[n]) // max(1, s.rows.num_rows) for n, s in self.parts.items())
+        return sum(s.size * int(self.left[n]) // max(1, s.count) for n, s in self.parts.items())
+
+    @property
+    def spilled(self) -> int:
+        """Bytes of spilled rows, living or dead."""
+        return sum(s.size for s in self.parts.values()) - self.in_memory
 
     def take(self, numbers: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], columns: Sequence[str]) -> pa.Table:
         """The given rows; `numbers` must be grouped (all of one segment together)."""
@@ -171,3 +227,7 @@ class Segments:
             of = numbers == number
             out[of] = widths(self.parts[int(number)].rows.select(list(columns)), rows[of])
         return out
+
+
+def _in_memory(part: Segment | SpilledSegment) -> int:
+    return part.size if isinstance(part, Segment) else 0

@@ -23,6 +23,7 @@ import pyarrow as pa
 from watersmeet.kernels.sorting import by_segment
 from watersmeet.model.batches import micros
 from watersmeet.model.queries import StreamSpec
+from watersmeet.state import segments
 from watersmeet.state.index import Index, Int32s
 from watersmeet.state.keys import Bools, Int64s, Keys, encode_key, one_key
 from watersmeet.state.segments import Segment, Segments
@@ -156,10 +157,10 @@ class StreamState(Generic[IndexT]):
         parts, left = self.segments.parts, self.segments.left
         if self.rewrite_due:
             self.rewrite_due = False
-            return [n for n, s in parts.items() if left[n] < s.rows.num_rows]
+            return [n for n, s in parts.items() if left[n] < s.count]
         dead = sum(s.size for s in parts.values()) - self.segments.bytes
         if dead > self.segments.bytes + SMALL_BYTES:
-            return [n for n, s in parts.items() if left[n] * 2 < s.rows.num_rows]
+            return [n for n, s in parts.items() if left[n] * 2 < s.count]
         small = [n for n, s in parts.items() if s.size < SMALL_BYTES]
         if len(small) > MAX_SMALL_SEGMENTS:
             sizes = [parts[n].size.bit_length() // 2 for n in small]
@@ -167,10 +168,25 @@ class StreamState(Generic[IndexT]):
             return [n for n, size in zip(small, sizes, strict=True) if size == most]
         return []
 
-    def rewrite(self, numbers: list[int]) -> tuple[pa.Table, Int64s]:
-        """Living rows of these segments, with their slots; `drop` the segments, then `adopt` the rows anew."""
-        lists = self.lists
+    def rewrite(self, numbers: list[int]) -> Iterator[tuple[list[int], pa.Table, Int64s]]:
+        """Living rows of these segments and their slots, of as many segments at a time as make up about a new one.
+
+        Before the next ones, `drop` the segments and `adopt` their rows anew.
+        """
+        lists, left, parts = self.lists, self.segments.left, self.segments.parts
         slots = np.flatnonzero(np.isin(lists.segment[: lists.slots], numbers))
         slots = slots[lists.alive(slots)]
         slots = slots[np.argsort(lists.segment[slots], kind="stable")]
-        return self.segments.take(lists.segment[slots], lists.row[slots], self.spec.schema.names), slots
+        numbers = sorted(numbers)
+        sizes = [parts[n].size * int(left[n]) // max(1, parts[n].count) for n in numbers]
+        rows = np.concatenate([[0], np.cumsum(left[numbers])])
+        first = 0
+        while first < len(numbers):
+            last, size = first + 1, sizes[first]
+            while last < len(numbers) and (last < first + 2 or size + sizes[last] <= segments.SEGMENT_BYTES):
+                size += sizes[last]
+                last += 1
+            some = slots[rows[first] : rows[last]]
+            taken = self.segments.take(lists.segment[some], lists.row[some], self.spec.schema.names)
+            yield numbers[first:last], taken, some
+            first = last

@@ -44,7 +44,7 @@ class Analysis:
         last = self.batches[-1].counters
         work = ("rows_in", "late", "violations", "lookups", "probed", "results", "inserted", "expired", "purged")
         sums = {name: sum(b.count(name) for b in self.batches) for name in (*work, "groups", "join_us", "save_us")}
-        state = {name: last.get(name, 0) for name in ("stored", "state_bytes", "open_groups")}
+        state = {name: last.get(name, 0) for name in ("stored", "state_bytes", "spilled_bytes", "open_groups")}
         facts: dict[str, Any] = {"batches": len(self.batches), **sums, **state}
         facts["idle"] = sum(bool(b.count("idle")) for b in self.batches)
         # the work of a batch is predicted when its length is known, so only those batches are compared

@@ -19,6 +19,7 @@ from watersmeet.spark.explain.asof_text import asof_facts
 from watersmeet.spark.explain.cautions import cautions
 from watersmeet.spark.explain.given_statistics import GivenStatistics, statistics_of
 from watersmeet.spark.explain.join_order import order_facts
+from watersmeet.spark.explain.memory_text import memory_cautions, memory_facts
 from watersmeet.spark.explain.retention_text import bounds, stream_facts
 from watersmeet.spark.explain.text import lines, title
 from watersmeet.spark.explain.traps import traps
@@ -70,7 +71,7 @@ def explain(
     parameters = replace(plan.statistics.parameters, asof=query.asof)
     counted = any(isinstance(s.window, RowsWindow) and not s.window.per_key for s in query.streams)
     settings = {name: value for name, (value, _) in REQUIRED.items()} if joined.streaming else {}
-    warnings = list(plan.warnings)
+    warnings = [*plan.warnings, *memory_cautions(joined, plan)]
     if not inside:
         warnings += [c for one in (*joined.inner, joined) for s in one.streams for c in s.cautions] + traps(joined)
     if joined.streaming and not inside:
@@ -84,6 +85,7 @@ def explain(
         "shards": shards,
         "divided": "one because rows of a whole stream are counted" if counted else _divided(query),
         **bounds(joined),
+        **memory_facts(joined, plan, parameters),
         **asof_facts(joined, plan),
         **({"order": order_facts(joined, plan)} if isinstance(joined.operator.algorithm, MultiwayJoin) else {}),
         "streams": [stream_facts(joined, i) | _numbers(plan, parameters, i) for i in range(len(query.streams))],

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from watersmeet.model import durations, sizes
+from watersmeet.spark.explain.memory_text import TOO_MANY
 from watersmeet.spark.explain.retention_text import WATERMARK
-
-#: Bytes from which on a state that follows from assumed statistics is not shown as a number.
-TOO_MANY = 1e12
 
 
 def title(f: dict[str, Any]) -> str:
@@ -27,6 +25,8 @@ def lines(f: dict[str, Any], *, verbose: bool = False) -> list[str]:
         out.append(f"  answer: {f['asof']}")
     if "keeps" in f:
         out.append(f"  state by order of keys: {f['keeps']}")
+    if "memory" in f:
+        out.append(f"  memory: {f['memory']['text']}")
     if "order" in f:
         out.append(f"  order: {f['order']['text']}")
     for s in f["streams"]:
@@ -113,7 +113,8 @@ def _measured(m: dict[str, Any]) -> Iterator[str]:
     yield f"    {m['expired']:,} tuples expired, {m['purged']:,} purged"
     groups = f", {m['open_groups']:,} open groups" if m["open_groups"] or m["groups"] else ""
     held = _beside(m["state_bytes"], p.get("state_bytes"), sizes.formatted)
-    yield f"    stored {_beside(m['stored'], p.get('stored'))} tuples, {held}{groups}"
+    spilled = f", {sizes.formatted(m['spilled_bytes'])} of it spilled to disk" if m["spilled_bytes"] else ""
+    yield f"    stored {_beside(m['stored'], p.get('stored'))} tuples, {held}{spilled}{groups}"
     if c:
         found = f"{_beside(c['probed'], p['probed'])} tuples looked at, {_beside(c['results'], p['results'])} results"
         took = _beside(c["join_us"] / 1000, p["join_us"] / 1000)

@@ -28,6 +28,8 @@ from watersmeet.spark.streams import Stream
 def tree(streams: Sequence[Stream], steps: Sequence[Step], equal: Sequence[Equal], request: JoinRequest) -> Joined:
     """The last operator, with those before it inside."""
     _refuse(streams, request)
+    if request.memory is not None:
+        request = replace(request, memory=max(1, request.memory // len(steps)))
     streams = [replace(s, compared=(*s.compared, *(e[s.name] for e in equal if s.name in e))) for s in streams]
     by_name = {s.name: s for s in streams}
     current, inside, parts = streams[0], [], [streams[0]]

@@ -41,6 +41,26 @@ def read_options(streams: Sequence[Stream], algorithm: str, options: dict[str, A
     return "wo_join", options | {"strategy": strategy or "none"}
 
 
+def windowed_memory(options: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
+    """The memory of a join with windows or punctuations, in bytes, and the options without it."""
+    given = options.get("memory")
+    rest = {name: value for name, value in options.items() if name != "memory"}
+    if given is None:
+        return None, rest
+    if not isinstance(given, str) or given.strip().replace(".", "", 1).removeprefix("-").isdigit():
+        raise QueryError(
+            f"`memory` is {given!r}; a number alone could be bytes or megabytes.",
+            hint='write it with its unit, like "256 MB" or "2 GB".',
+        )
+    memory = sizes.parse(given, "memory")
+    if memory < 1:
+        raise QueryError(
+            f"`memory` is {given!r}; the rows that are joined need some.",
+            hint='write it like "256 MB" or "2 GB", or leave it out for no bound.',
+        )
+    return memory, rest
+
+
 def refuse_options(options: dict[str, Any]) -> None:
     """Refuse options that only joins without windows take."""
     others = {f.name for name, kind in REGISTRY.items() if name != "wo_join" for f in kind.option_fields()}

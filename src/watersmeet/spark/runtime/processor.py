@@ -65,6 +65,7 @@ class ShardProcessor(StatefulProcessor):
         streaming: bool = True,
         join: Operator | None = None,
         on_violation: str = "drop",
+        memory: int | None = None,
     ) -> None:
         self.query = query
         self.ids = ids
@@ -72,6 +73,7 @@ class ShardProcessor(StatefulProcessor):
         self.streaming = streaming
         self.join = join or Join(query, HashJoin())
         self.on_violation = on_violation
+        self.memory = memory  # bytes of the working state of one shard, beyond which rows are spilled
         self.output_rows = OutputRows(query.schema)
         self.passed_on: list[tuple[int, str]] = []  # kind and detail of late and violating rows of upstream operators
 
@@ -115,7 +117,7 @@ class ShardProcessor(StatefulProcessor):
             batches = [replace(batch, clock=clock) for batch in batches]
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with WorkingState(self.join, header, store, ShardKeys(number, len(self.ids))) as working:
+        with WorkingState(self.join, header, store, ShardKeys(number, len(self.ids)), self.memory) as working:
             collector = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in together(working.join.step(batches)):
@@ -138,6 +140,7 @@ class ShardProcessor(StatefulProcessor):
             timings.lap("save_us")
             counters = working.join.counters
             counters.state_bytes = sum(s.bytes for s in working.join.streams)
+            counters.spilled_bytes = sum(s.segments.spilled for s in working.join.streams)
             for kind, parts in ((LATE, working.join.late), (VIOLATION, working.join.violations)):
                 for spec, rows_out in zip(self.query.streams, parts, strict=False):
                     for some in slices(rows_out):

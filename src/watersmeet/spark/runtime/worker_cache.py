@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkFiles
 
-from watersmeet.state.durable.cache import Cache
+from watersmeet.state.durable.cache import Cache, remove
+from watersmeet.state.durable.memory_bound import SPILLED
+
+__all__ = ["application_cache", "base", "folder", "remove", "sweep"]
 
 OWNER = "owner"
 #: Working states of one application and machine take at most this (bytes); beyond, the oldest are rebuilt when needed.
@@ -27,6 +30,11 @@ def base() -> Path:
     return Path(tempfile.gettempdir())
 
 
+def disk() -> Path:
+    """The folder for what is spilled: the first of Spark's local folders, which go with the application."""
+    return Path(os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]).absolute()
+
+
 def application_cache() -> Cache:
     """The cache that all workers of one JVM (the driver of a local master, an executor) share.
 
@@ -39,20 +47,18 @@ def application_cache() -> Cache:
     if not (root / OWNER).exists():
         sweep()
         root.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            (root / SPILLED).symlink_to(disk() / f"{root.name}-{os.urandom(8).hex()}", target_is_directory=True)
         whole = root / f"{OWNER}-{os.getpid()}"
         whole.write_text("\n".join([owner, *_jvm()]))
         whole.rename(root / OWNER)  # another process that sweeps must not read half of a name
     room = os.statvfs(root)
-    return Cache(root / "states", min(LIMIT, room.f_blocks * room.f_frsize // 2))
+    return Cache(root / "states", min(LIMIT, room.f_blocks * room.f_frsize // 2), (root / SPILLED).readlink())
 
 
 def folder(owner: str) -> Path:
     """The folder of working states of the application that `owner`, a folder of Spark's, belongs to."""
     return base() / f"watersmeet-{os.getuid()}-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
-
-
-def remove(root: Path) -> None:
-    shutil.rmtree(root, ignore_errors=True)
 
 
 def _in_spark() -> bool:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-
 from watersmeet.joins import Operator
 from watersmeet.spark.runtime import worker_cache
 from watersmeet.spark.runtime.store import SparkStore
 from watersmeet.state.arrays import MappedArrays
 from watersmeet.state.durable import cache as caches
 from watersmeet.state.durable import log
+from watersmeet.state.durable.memory_bound import MemoryBound
 from watersmeet.state.shards import ShardKeys
 
 
 class WorkingState:
     """The working state of a shard during one batch: found in the cache, caught up, or rebuilt."""
 
-    def __init__(self, join: Operator, header: log.Header, store: SparkStore, shard_keys: ShardKeys) -> None:
+    def __init__(
+        self, join: Operator, header: log.Header, store: SparkStore, shard_keys: ShardKeys, memory: int | None = None
+    ) -> None:
         self.shard_keys = shard_keys
+        self.memory = memory
+        self.bound: MemoryBound | None = None
         self.found = {"cache_hit": 0, "caught_up": 0, "rebuilt": 0, "not_kept": 0}
         self.cache = worker_cache.application_cache()
         tokens = [v.token for v in reversed(header.versions)]
@@ -33,7 +36,7 @@ class WorkingState:
         if token and self._adopt(join, header, store, token):
             return
         if token:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            caches.remove(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._open(join, header, store)
         if header.batches:
@@ -42,7 +45,11 @@ class WorkingState:
 
     def _open(self, join: Operator, header: log.Header, store: SparkStore) -> None:
         self.store = store
-        self.join = join.start(MappedArrays(self.folder))
+        arrays = MappedArrays(self.folder)
+        self.join = join.start(arrays)
+        if self.memory is not None:
+            segments = [stream.segments for stream in self.join.streams]
+            self.bound = MemoryBound(self.memory, arrays, segments, self.folder, self.cache.disk)
         self.join.owns(self.shard_keys)
         log.attach(self.join, header, store)
 
@@ -64,6 +71,9 @@ class WorkingState:
     def keep(self, token: str) -> None:
         """Keep the working state for the next batch, which rebuilds it if there is no room to keep it."""
         try:
+            if self.bound is not None:
+                self.bound.fit()  # the lists may have grown since the last segment was added
+                self.bound.release()
             caches.save(self.join, self.folder)
             self.cache.keep(self.folder, token)
         except OSError:  # the durable state is written: nothing is lost, and the batch goes on
@@ -74,4 +84,6 @@ class WorkingState:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)  # kept ones have been renamed away
+        if self.bound is not None:
+            self.bound.lift()  # what refers to each other waits for the garbage collector
+        caches.remove(self.folder)  # kept ones have been renamed away

@@ -13,13 +13,12 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
-
-import pyarrow as pa
+from typing import Any, ClassVar
 
 from watersmeet.state.durable.log import HasState
+from watersmeet.state.durable.memory_bound import SPILLED
 from watersmeet.state.durable.parts import load_metadata, metadata_of
-from watersmeet.state.segments import unpack
+from watersmeet.state.segments import Segment, SpilledSegment, keep, map_rows
 
 CONTENTS = "contents.json"
 TAKEN = ".taken-"
@@ -29,14 +28,18 @@ REST, SHORTEST_REST = 100, 1.0
 
 
 class Cache:
-    """Folders below `root`, at most `limit` bytes of them; the least recently kept go first."""
+    """Folders below `root`, at most `limit` bytes of them; the least recently kept go first.
+
+    What their states spill is in folders below `disk`.
+    """
 
     #: When this process tidies a folder of states again, by `time.monotonic`.
     due: ClassVar[dict[Path, float]] = {}
 
-    def __init__(self, root: Path, limit: int) -> None:
+    def __init__(self, root: Path, limit: int, disk: Path | None = None) -> None:
         self.root = root
         self.limit = limit
+        self.disk = disk or root.with_name(SPILLED)
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def take(self, tokens: Iterable[str]) -> tuple[str, Path] | None:
@@ -75,11 +78,11 @@ class Cache:
             _, taken, pid = entry.name.partition(TAKEN)
             if taken:
                 if not _alive(int(pid)):
-                    shutil.rmtree(entry, ignore_errors=True)
+                    remove(Path(entry))
                 continue
             try:
                 with os.scandir(entry) as files:
-                    size = sum(file.stat().st_size for file in files)
+                    size = sum(file.stat(follow_symlinks=False).st_size for file in files)
                 kept.append((entry.stat().st_mtime, size, Path(entry)))
             except OSError:
                 continue  # taken by another process a moment ago
@@ -93,7 +96,7 @@ class Cache:
                 folder.rename(mine)  # so that no process takes a half removed folder
             except OSError:
                 continue
-            shutil.rmtree(mine, ignore_errors=True)
+            remove(mine)
             total -= size
         return total
 
@@ -108,28 +111,39 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def keep(rows: pa.RecordBatch, path: Path) -> None:
-    """Write rows uncompressed: only the used pages of a mapped segment are read."""
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
-        writer.write_batch(rows)
+def remove(folder: Path) -> None:
+    """Remove a folder and, before it, what it has spilled, which nothing else names."""
+    spilled = folder / SPILLED
+    if spilled.is_symlink():
+        shutil.rmtree(os.readlink(spilled), ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a working state, those that it has spilled among them."""
+    found = [file for file in folder.iterdir() if file.name != SPILLED]
+    return found + list((folder / SPILLED).glob("*"))
 
 
 def save(join: HasState, folder: Path) -> None:
     """Write what the mapped arrays do not hold: watermarks, metadata, and the numbers of segments."""
-    segments = [
-        [i, number, part.id, part.checksum, int(stream.segments.left[number])]
-        for i, stream in enumerate(join.streams)
-        for number, part in stream.segments.parts.items()
-    ]
-    for stream in join.streams:
-        for part in stream.segments.parts.values():
-            if not (folder / f"{part.id}.arrow").exists():
-                keep(part.rows, folder / f"{part.id}.arrow")
-    held = {f"{id}.arrow" for _, _, id, _, _ in segments}
-    for file in folder.glob("*.arrow"):
-        if file.name not in held:
+    segments: list[list[Any]] = []
+    held = set()
+    for i, stream in enumerate(join.streams):
+        for number, part in stream.segments.parts.items():
+            spilled = isinstance(part, SpilledSegment)
+            file = (folder / SPILLED if spilled else folder) / f"{part.id}.arrow"
+            if isinstance(part, Segment) and not file.exists():
+                keep(part.rows, file)
+            held.add(file)
+            left = int(stream.segments.left[number])
+            segments.append([i, number, part.id, part.size, part.checksum, part.count, left, spilled])
+    files = {}
+    for file in files_of(folder):
+        if file.suffix == ".arrow" and file not in held:
             file.unlink()
-    files = {file.name: file.stat().st_size for file in folder.iterdir() if file.name != CONTENTS}
+        elif file.name != CONTENTS:
+            files[str(file.relative_to(folder))] = file.stat().st_size
     contents = {
         "watermarks": join.watermarks,
         "metadata": metadata_of(join.parts()),
@@ -156,8 +170,10 @@ def load(join: HasState, folder: Path) -> bool:
     contents = json.loads((folder / CONTENTS).read_text())
     join.watermarks[:] = contents["watermarks"]
     load_metadata(join.parts(), contents["metadata"])
-    for i, number, id, checksum, left in contents["segments"]:
-        with pa.memory_map(str(folder / f"{id}.arrow")) as file:
-            segment = unpack(id, file.read_buffer(), checksum, verify=False)
+    for i, number, id, size, checksum, count, left, spilled in contents["segments"]:
+        file = (folder / SPILLED if spilled else folder) / f"{id}.arrow"
+        segment = (
+            SpilledSegment(id, file, size, checksum, count) if spilled else Segment(id, map_rows(file), size, checksum)
+        )
         join.streams[i].segments.put(number, segment, left)
     return all(len(s) == sum(s.segments.left[n] for n in s.segments.parts) for s in join.streams)

@@ -350,10 +350,9 @@ def commit(join: HasState, header: Header, store: Store) -> Header:
         worn = stream.worn()
         if worn:
             moved.add(i)
-            living, slots = stream.rewrite(worn)
-            for number in worn:
-                removed.append(stream.segments.drop(number).id)
-            writer.write(stream, i, living, slots)
+            for numbers, living, slots in stream.rewrite(worn):
+                removed += [stream.segments.drop(number).id for number in numbers]
+                writer.write(stream, i, living, slots)
     rewritten = bool(moved)
     listed = _entries_by_part(header)
     for part in join.parts():
