@@ -18,7 +18,7 @@ CHUNK = 1 << 18
 
 
 _NONE = np.empty(0, np.int64)
-#: Given to a probe that is not asked for closed keys.
+#: Given to a probe that ignores closed keys.
 UNASKED: Bools = np.empty(0, np.bool_)
 
 
