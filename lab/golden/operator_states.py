@@ -26,6 +26,8 @@ from watersmeet.spark.runtime.packing import PACKED
 from watersmeet.state.durable.log import FORMAT, MemoryStore
 
 Stores = dict[int, MemoryStore]
+#: What a machine spills is no part of the durable state.
+NAMES = [name for name in SUBJECTS if not name.endswith(", spilled")]
 
 
 def path(format: int) -> Path:

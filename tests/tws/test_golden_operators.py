@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.golden import operator_states as operators
-from lab.tws.subjects import SUBJECTS, subject
+from lab.tws.subjects import subject
 from watersmeet.state.durable.log import FORMAT
 
 pytestmark = pytest.mark.tws
@@ -19,7 +19,7 @@ GOLDEN: dict[str, Any] = json.loads(gzip.decompress(operators.path(FORMAT).read_
 
 
 def test_every_kind_of_operator_has_a_golden_state() -> None:
-    assert set(GOLDEN) == set(SUBJECTS)
+    assert set(GOLDEN) == set(operators.NAMES)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
