@@ -151,7 +151,8 @@ class _Evolving(NewState):
         changes = [c for e in self.evolutions for c in e.changes]
         cautions = [c for e in self.evolutions for c in e.cautions]
         exact_from = max((e.exact_from for e in self.evolutions), default=BEFORE_ALL)
-        return Evolution(tuple(dict.fromkeys(changes)), exact_from, tuple(dict.fromkeys(cautions)))
+        changes_query = any(e.changes_query for e in self.evolutions)
+        return Evolution(tuple(dict.fromkeys(changes)), exact_from, tuple(dict.fromkeys(cautions)), changes_query)
 
 
 def _operators(joined: Joined | Grouped) -> list[tuple[EngineOperator, tuple[int, ...]]]:
