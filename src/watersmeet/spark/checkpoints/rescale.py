@@ -72,20 +72,22 @@ def rescale_state(spark: SparkSession, checkpoint: str | Path, new: str | Path, 
     old, target = checkpoint_folder(spark, checkpoint, "checkpoint"), new_folder(spark, new, "new")
     if type(shards) is not int or shards < 1:
         raise QueryError(f"`shards` is {shards!r}; it is a whole number from 1 on.")
-    write_anew(spark, old, target, lambda state: NewState(state, shards))
+    write_anew(spark, old, target, lambda state, _: NewState(state, shards))
     return read_state(spark, location(new, "new"))
 
 
-def write_anew(spark: SparkSession, old: FilePath, target: FilePath, new_state: Callable[[State], NewState]) -> None:
+def write_anew(
+    spark: SparkSession, old: FilePath, target: FilePath, new_state: Callable[[State, BatchLog], NewState]
+) -> None:
     """Write the state after the last batch of a checkpoint, as `new_state` divides it, as a new checkpoint."""
     sessions.check(spark)
-    log = _Log(old)
-    divided = new_state(read_state(spark, files.url(old), batch=log.committed))
+    log = BatchLog(old)
+    divided = new_state(read_state(spark, files.url(old), batch=log.committed), log)
     beside = target.parent if isinstance(target, Path) else None
     with scratch_beside(target) as scratch:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=beside) as disk:
             made = _Rewriting(divided, Path(disk), scratch, target, log).run()
-        if _Log(old) != log:
+        if BatchLog(old) != log:
             raise StateError(f"the query of {old} went on meanwhile.", hint="stop it first.")
         publish(made, target)
 
@@ -134,7 +136,7 @@ def checkpoint_folder(spark: SparkSession, path: str | Path, argument: str) -> F
     return folder
 
 
-class _Log:
+class BatchLog:
     """The last batches of a checkpoint: which one is complete, and the one after it if it had begun."""
 
     def __init__(self, folder: FilePath) -> None:
@@ -144,9 +146,10 @@ class _Log:
         if wrong is not None:
             raise StateError(f"`checkpoint` {folder} {wrong.what}.", hint=wrong.hint)
         self.committed = self.commits[-1]
+        self.begun = self.offsets[-1] if self.offsets[-1] > self.committed else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Log) and (self.offsets, self.commits) == (other.offsets, other.commits)
+        return isinstance(other, BatchLog) and (self.offsets, self.commits) == (other.offsets, other.commits)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -227,7 +230,7 @@ class _Rewriting:
     disk: Path  # of the driver
     scratch: FilePath  # on the file system of the new checkpoint
     target: FilePath
-    log: _Log
+    log: BatchLog
 
     @property
     def state(self) -> State:
