@@ -155,6 +155,30 @@ def test_a_batch_that_was_begun_is_completed_by_the_query_that_began_it(spark: S
     wm.evolve_state(tmp_path / "c", tmp_path / "new", join(three, "6 seconds", "5 seconds"))
 
 
+def test_a_folder_takes_no_batches_of_the_old_checkpoint_after_those_of_the_new_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    three = Three(spark, tmp_path, "ab")
+
+    def write(checkpoint: str) -> None:
+        three.add(len(three.rows["a"]))
+        joined, place = three.window_join(), tmp_path / checkpoint
+        wm.write(joined, checkpoint=place, results=tmp_path / "out", trigger={"availableNow": True}).awaitTermination()
+
+    write("c")
+    for copy in ("one", "two"):
+        wm.evolve_state(tmp_path / "c", tmp_path / copy, three.window_join())
+    write("c")  # no copy has written yet
+    write("one")
+    for other in ("c", "two"):
+        with pytest.raises(QueryError, match=f"`results` {tmp_path / 'out'} holds batches of another checkpoint that"):
+            write(other)
+    wm.evolve_state(tmp_path / "one", tmp_path / "three", three.window_join())
+    write("three")
+    with pytest.raises(QueryError, match="go on with that checkpoint, or give a folder that is not there yet"):
+        write("one")
+
+
 def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
     three = Three(spark, tmp_path, "ab")
     three.add(0)

@@ -129,7 +129,7 @@ def start_writing(
     else:
         compare(spark, place, joined._operators)
     for folder in own:
-        folder.check(spark, known)
+        folder.check(spark, known, folders.line_of(spark, place))
     if ends:
         require_reach(spark, place)
     else:
@@ -217,7 +217,7 @@ def _splitting(sinks: dict[str, Writer], names: list[str], checkpoint: str) -> C
         if not query:
             query.append((folders.query_id(batch.sparkSession, checkpoint) or "") if identified else "")
         while unclaimed:
-            unclaimed[-1].claim(batch.sparkSession, query[0])
+            unclaimed[-1].claim(batch.sparkSession, query[0], folders.line_of(batch.sparkSession, checkpoint))
             unclaimed.pop()
         if alone:
             deliver(batch, number)
