@@ -75,7 +75,7 @@ def main() -> None:
     """Add the subjects that have no golden state in the current format; those that have one stay as they are."""
     file = path(FORMAT)
     golden = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
-    for name in (name for name in SUBJECTS if name not in golden):
+    for name in (name for name in NAMES if name not in golden):
         of, stores = subject(name), {id: MemoryStore() for id in IDS}
         *first, last = of.given
         for given in first:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lab.joins import naive_groups
-from lab.joins.oracle import Row, all_windows, bag, canonical, rows_of, windows
+from lab.joins.oracle import Row, all_windows, bag, canonical, intervals, rows_of, windows
 from lab.joins.payload_streams import SUFFICIENT, rows, stream
 from lab.joins.scripts import MAY_HOLD, WHERE, Script, scripts
 from lab.joins.sharded_join import Sharded
@@ -19,41 +19,50 @@ from watersmeet.checkpoints.convert_rows import PART, SplitKeys
 from watersmeet.checkpoints.evolve import Evolution
 from watersmeet.errors import StateMismatchError
 from watersmeet.joins import Join, Operator, plan
+from watersmeet.joins.asof_join import AsofJoin
 from watersmeet.joins.group_by.operator import GroupedJoin
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple, window_join
 from watersmeet.joins.reference.stream_rules import Elements, Rules
+from watersmeet.model.asof import DIRECTIONS, AsOf
 from watersmeet.model.batches import BEFORE_ALL, Batch
 from watersmeet.model.grouping import Bucket
 from watersmeet.model.punctuations import Heartbeat
 from watersmeet.model.queries import HOW, JoinQuery
-from watersmeet.model.windows import RowsWindow
+from watersmeet.model.windows import Interval, RowsWindow, Unbounded
 
 few = settings(max_examples=settings().max_examples // 2)
 S = 1_000_000
 
 
-@dataclass
 class Run:
-    """A script whose query changes before batch `at`: all results, and the rules beside it."""
+    """A script whose query changes between batches: all results, and the rules beside it."""
 
-    script: Script
-    changed: Script
-    at: int
-    sharded: Sharded
-    rules: Rules
-
-    def __init__(self, script: Script, changed: Script, at: int, before: Operator, shards: int) -> None:
-        self.script, self.changed, self.at = script, changed, at
+    def __init__(self, script: Script, before: Operator, shards: int) -> None:
         self.sharded = Sharded(before, shards)
         self.rules = Rules(before.query)
-        self.results: list[list[Row]] = []
-        self.held: list[set[int]] = []
+        self.results: list[tuple[Script, list[Row]]] = []
+        self.came: list[set[int]] = [set() for _ in script.windows]
+        self.old = self.came  # tuples that came before the last change
+        self.held = self.came  # those of them that it found
+        self.exact_from = BEFORE_ALL
+        self.mattered = 0  # the batch before which results last began to follow another query
+        self.changed = 0  # the batch before which the query last changed
+        self._use(script, before)
 
-    def step(self, elements: Sequence[Elements], script: Script) -> None:
-        ends = replace(script, batches=(tuple(elements),))
+    def _use(self, script: Script, operator: Operator) -> None:
+        """Go by the rules of this query from here on."""
+        self.script = script
+        self.rules.ends_close = isinstance(operator, Join) and operator.name == "pwjoin"
+        self.rules.holds = None if script.where is None else WHERE[script.where]
+        held, now = self.held, may_hold(script)
+        self.rules.may_hold = lambda i, t: t.row in held[i] or now(i, t)  # what is stored stays
+
+    def step(self, elements: Sequence[Elements]) -> None:
+        ends = replace(self.script, batches=(tuple(elements),))
         batches = [ends.batch(0, i) for i in range(len(elements))]
-        self.results.append(self.sharded.step(self.sharded.part(batches)))
+        self.results.append((self.script, self.sharded.step(self.sharded.part(batches))))
+        self.came = [rows | {t.row for t in e.tuples} for rows, e in zip(self.came, elements, strict=True)]
         outcome = self.rules.step(elements)
         for name in ("late", "violations"):
             for i in range(len(elements)):
@@ -61,11 +70,20 @@ class Run:
                 found = [r for part in parts if part for r in rows_of(part[i])]  # none: the join ignores punctuations
                 assert bag(found) == bag([_row(t) for t in getattr(outcome, name)[i]])
 
-    def evolve(self, into: Operator, shards: int) -> Evolution:
-        """Change the query; the rules keep what they know of the streams."""
+    def evolve(self, script: Script, into: Operator, shards: int) -> Evolution | None:
+        """Change the query, if no stream has ended; the rules keep what they know of the streams."""
+        evolution = unless_ended(lambda: self.sharded.evolve(into, shards))
+        if evolution is None:
+            return None
         names = [s.spec.schema.names.index(s.spec.time.replace("ts", "n")) for s in self.rules.streams]
         self.held = [{row[at] for row in self.sharded.held(i)} for i, at in enumerate(names)]
-        evolution = self.sharded.evolve(into, shards)
+        self.old, self.changed = self.came, len(self.results)
+        if any(getattr(script, fact) != getattr(self.script, fact) for fact in ("windows", "how", "where")):
+            self.mattered, self.exact_from = len(self.results), evolution.exact_from
+        else:
+            assert evolution.exact_from in (BEFORE_ALL, self.exact_from), "all are exact, or those that were"
+        self.all_exact = evolution.exact_from == BEFORE_ALL
+        self._use(script, into)
         self.rules.query = into.query
         for own, spec in zip(self.rules.streams, into.query.streams, strict=True):
             own.spec = spec
@@ -75,30 +93,28 @@ class Run:
     def check_state(self) -> None:
         """Of the tuples that the new query would keep, those are there that were there or came since."""
         for i in range(len(self.rules.streams)):
-            old = {t.row for batch in self.script.batches[: self.at] for t in batch[i].tuples}
-            kept = [t for t in self.rules.stored(i) if t.row in self.held[i] or t.row not in old]
+            kept = [t for t in self.rules.stored(i) if t.row in self.held[i] or t.row not in self.old[i]]
             width = len(self.rules.streams[i].spec.schema.names)
             assert bag([row[:width] for row in self.sharded.held(i)]) == bag([_row(t) for t in kept])
 
-    def check(self, exact_from: int) -> None:
+    def check(self) -> None:
         """All streams have ended: from `exact_from` on the results are those of the definition."""
-        wanted = [r for r in self._defined() if _event_time(r, self._times()) >= exact_from]
-        before = [row for some in self.results[: self.at] for row in some]
-        after = [row for some in self.results[self.at :] for row in some]
-        if exact_from > BEFORE_ALL:
-            times = self._times(self.script)
-            assert not [r for r in before if _event_time(r, times) >= exact_from], "exact from now on"
-        else:
-            after = before + after
-        assert bag([r for r in after if _event_time(r, self._times()) >= exact_from]) == bag(wanted)
+        timed = [(n, row, _event_time(row, self._times(s))) for n, (s, rows) in enumerate(self.results) for row in rows]
+        exact = [(n, row) for n, row, time in timed if time >= self.exact_from]
+        wanted = [row for row in self._defined() if _event_time(row, self._times(self.script)) >= self.exact_from]
+        if self.exact_from > BEFORE_ALL:
+            assert all(n >= self.mattered for n, _ in exact), "exact from now on"
+        assert bag([row for _, row in exact]) == bag(wanted)
+        if self.changed > self.mattered and self.all_exact:
+            assert all(time >= self.exact_from for n, _, time in timed if n >= self.changed)
 
-    def _times(self, script: Script | None = None) -> list[int]:
+    def _times(self, script: Script) -> list[int]:
         """Where the event times are in a result."""
-        query = (script or self.changed).query()
+        query = script.query()
         return [n for n, name in enumerate(query.schema.names) if name.endswith("_ts")]
 
     def _defined(self) -> list[Row]:
-        query, holds = self.changed.query(), WHERE[self.changed.where] if self.changed.where is not None else None
+        query, holds = self.script.query(), self.rules.holds
         streams = [s.good for s in self.rules.streams]
         found = window_join(streams, [s.window for s in query.streams])
         if holds is not None:
@@ -147,53 +163,66 @@ def may_hold(script: Script) -> Callable[[int, Tuple], bool]:
     return MAY_HOLD.get(script.where or "", lambda i, t: True)
 
 
-def carry_on(data: st.DataObject, script: Script, changed: Script, before: Operator, after: Operator) -> Evolution:
-    """Run a script, change the query somewhere, go on to the end of all streams, and compare."""
+def carry_on(data: st.DataObject, script: Script, *queries: tuple[Script, Operator]) -> list[Evolution | None]:
+    """Run a script, change the query somewhere once or several times, go on to the end, and compare."""
     nothing = (Elements(),) * len(script.windows)
-    script = replace(script, batches=(nothing, *script.batches))  # the query may change before there is a row
-    at = data.draw(st.integers(1, len(script.batches)), label="change before batch")
+    batches = (nothing, *script.batches)  # the query may change before there is a row
+    points = sorted(data.draw(st.integers(1, len(batches)), label="change before batch") for _ in queries[1:])
     shards = st.integers(1, 3)
-    run = Run(script, changed, at, before, data.draw(shards))
-    run.rules.ends_close = isinstance(before, Join) and before.name == "pwjoin"
-    if script.where is not None:
-        run.rules.holds = WHERE[script.where]
-    run.rules.may_hold = may_hold(script)
-    for elements in script.batches[:at]:
-        run.step(elements, script)
-    evolution = unless_ended(lambda: run.evolve(after, data.draw(shards)))
-    assume(evolution is not None)
-    assert evolution is not None, "assumed"
-    run.rules.ends_close = isinstance(after, Join) and after.name == "pwjoin"
-    run.rules.holds = None if changed.where is None else WHERE[changed.where]
-    now = may_hold(changed)
-    run.rules.may_hold = lambda i, t: t.row in run.held[i] or now(i, t)  # what is stored stays
-    for elements in script.batches[at:]:
-        run.step(elements, changed)
-        if "semi" not in (script.how, changed.how):
+    run = Run(*queries[0], data.draw(shards))
+    changes, evolutions = list(zip(points, queries[1:], strict=True)), []
+    for n in range(len(batches) + 1):
+        while changes and changes[0][0] == n:
+            evolutions.append(run.evolve(*changes.pop(0)[1], data.draw(shards)))
+        if n == len(batches):
+            break
+        run.step(batches[n])
+        if evolutions and all("semi" not in (s.how, run.script.how) for s, _ in queries):
             run.check_state()
-        if data.draw(st.booleans(), label="restart"):
+        if evolutions and data.draw(st.booleans(), label="restart"):
             run.sharded.restart()
-    run.step([Elements(ended=True)] * len(script.windows), changed)
-    run.check(evolution.exact_from)
-    return evolution
+    run.step([Elements(ended=True)] * len(script.windows))
+    run.check()
+    return evolutions
+
+
+@st.composite
+def variants(draw: Any, script: Script, window: st.SearchStrategy[Any] | None = None) -> list[Script]:
+    """The script with other windows, kinds, delays and conditions, one after the other."""
+    out, where = [script], st.sampled_from([None, None, *WHERE])
+    for _ in range(draw(st.integers(1, 3))):
+        s = out[-1]
+        changed = window if window is not None else st.tuples(*(st.just(w) | windows() for w in s.windows))
+        out.append(
+            replace(
+                s,
+                how=draw(st.just(s.how) | st.sampled_from(SUFFICIENT[s.how])),
+                windows=draw(st.just(s.windows) | changed),
+                delays=tuple(draw(st.sampled_from([d, 0, 3, 8])) for d in s.delays),
+                idle_after=tuple(draw(st.sampled_from([n, None, 6])) for n in s.idle_after),
+                where=draw(st.just(s.where) | where),
+            )
+        )
+    return out
 
 
 @pytest.mark.parametrize("how", HOW)
 @few
 @given(data=st.data())
 def test_a_changed_pwjoin(how: str, data: st.DataObject) -> None:
-    """Windows, delays, how and where, at any point of any history with punctuations."""
+    """Windows, delays, how and where, once or more often, at any point of any history with punctuations."""
     where = st.sampled_from([None, None, *WHERE])
     script = replace(data.draw(scripts(how=st.just(how))), where=data.draw(where))
-    changed = replace(
-        script,
-        how=data.draw(st.sampled_from(SUFFICIENT[how])),
-        windows=tuple(data.draw(st.just(w) | windows()) for w in script.windows),
-        delays=tuple(data.draw(st.sampled_from([d, 0, 3, 8])) for d in script.delays),
-        idle_after=tuple(data.draw(st.sampled_from([n, None, 6])) for n in script.idle_after),
-        where=data.draw(st.just(script.where) | where),
-    )
-    carry_on(data, script, changed, Join(script.query(), PWJoin()), Join(changed.query(), PWJoin()))
+    carry_on(data, script, *((s, Join(s.query(), PWJoin())) for s in data.draw(variants(script))))
+
+
+@pytest.mark.parametrize("how", ["inner", "full"])
+@few
+@given(data=st.data(), between=intervals())
+def test_changed_intervals(how: str, data: st.DataObject, between: tuple[Interval, Interval]) -> None:
+    script = replace(data.draw(scripts(how=st.just(how))), windows=between)
+    changed = data.draw(variants(script, intervals()))
+    carry_on(data, script, *((s, Join(s.query(), PWJoin())) for s in changed))
 
 
 def without_punctuations(script: Script) -> Script:
@@ -218,9 +247,10 @@ def test_a_changed_algorithm(data: st.DataObject, names: tuple[str, str]) -> Non
     before, after = (
         plan(s.query(), name, **ALGORITHMS[name]) for s, name in zip((script, changed), names, strict=True)
     )
-    if "windowed_hash" in names:
-        assume(False) if names[1] == "windowed_hash" else None  # which keeps rows longer
-    evolution = carry_on(data, script, changed, before, after)
+    assume(names[1] != "windowed_hash")  # which keeps rows longer
+    (evolution,) = carry_on(data, script, (script, before), (changed, after))
+    assume(evolution is not None)
+    assert evolution is not None, "assumed"
     assert (f"algorithm {names[0]} → {names[1]}" in evolution.changes) == (names[0] != names[1])
 
 
@@ -233,16 +263,15 @@ def test_several_streams_and_windows_of_rows(data: st.DataObject, every: int | N
     time = [w if isinstance(w, RowsWindow) else data.draw(st.just(w) | windows()) for w in script.windows]
     changed = replace(script, windows=tuple(time))
     at, shards = data.draw(st.integers(1, len(script.batches))), st.integers(1, 3)
-    run = Run(script, changed, at, plan(script.query(), "general_lazy", every=every), data.draw(shards))
-    run.rules.ends_close, run.rules.every = False, every or 0
+    run = Run(script, plan(script.query(), "general_lazy", every=every), data.draw(shards))
+    run.rules.every = every or 0
     for elements in script.batches[:at]:
-        run.step(elements, script)
-    evolution = unless_ended(lambda: run.evolve(plan(changed.query(), "general_lazy", every=every), data.draw(shards)))
-    if evolution is None:
+        run.step(elements)
+    if run.evolve(changed, plan(changed.query(), "general_lazy", every=every), data.draw(shards)) is None:
         return
     for elements in (*script.batches[at:], [Elements(ended=True)] * 3):
-        run.step(elements, changed)
-    run.check(evolution.exact_from)
+        run.step(elements)
+    run.check()
 
 
 # ---------------------------------------------------------------- columns and split keys
@@ -294,6 +323,41 @@ def test_columns(history: list[list[list[dict[str, Any]]]], data: st.DataObject,
             assert bag(found) == bag(wanted)
             for i in (0, 1):
                 assert bag(sharded.held(i)) == bag(alone.held(i))
+
+
+@few
+@given(history=histories(), data=st.data(), direction=st.sampled_from(DIRECTIONS))
+def test_as_of_joins(history: list[list[list[dict[str, Any]]]], data: st.DataObject, direction: str) -> None:
+    """Columns, kind and shards change; the answers go on as if the query had been the new one all the time."""
+    asof = AsOf(direction, data.draw(st.sampled_from([None, 3])), data.draw(st.booleans()))
+
+    def query(how: str, *columns: list[str]) -> JoinQuery:
+        a, b = (
+            replace(stream(n, c, Unbounded()), delay=delay) for n, c, delay in zip("ab", columns, delays, strict=True)
+        )
+        return JoinQuery((a, b), how, asof=asof)
+
+    delays = data.draw(st.tuples(*[st.sampled_from([0, 2])] * 2))
+    how = data.draw(st.sampled_from(["left", "inner"]))
+    queries = [query(how, ["a0"], ["b0"]), query(how, ["a0", "a1"], ["b1", "b0"])]
+    queries.append(query(data.draw(st.sampled_from(["inner", how])), ["a1", "a0"], ["b0"]))
+    points = sorted(data.draw(st.integers(1, len(history))) for _ in queries[1:])
+    sharded = Sharded(Join(queries[0], AsofJoin()), data.draw(st.integers(1, 3)))
+    alone = Sharded(Join(queries[-1], AsofJoin()), 1)
+    changes = list(zip(points, queries[1:], strict=True))
+    for n, batch in enumerate(history):
+        while changes and changes[0][0] == n:
+            sharded.evolve(Join(changes.pop(0)[1], AsofJoin()), data.draw(st.integers(1, 3)))
+        specs = sharded.join.query.streams
+        found = sharded.step(sharded.part([rows(s, b) for s, b in zip(specs, batch, strict=True)]))
+        known = [
+            [{c: v for c, v in t.items() if c in s.schema.names} for t in b] for s, b in zip(specs, batch, strict=True)
+        ]
+        wanted = alone.step(alone.part([rows(s, b) for s, b in zip(alone.join.query.streams, known, strict=True)]))
+        if not changes:
+            assert bag(found) == bag(wanted)
+        if data.draw(st.booleans(), label="restart"):
+            sharded.restart()
 
 
 def divided(tuples: Sequence[dict[str, Any]], split: SplitKeys | None, copied: bool) -> list[dict[str, Any]]:

@@ -200,7 +200,7 @@ def test_a_stream_that_has_ended() -> None:
 # ---------------------------------------------------------------- intervals, pieces, NULLs, clocks, no equality, ends
 
 
-def test_an_interval_is_carried_and_not_changed() -> None:
+def test_an_interval_is_carried_and_may_change_its_bounds() -> None:
     interval = Interval(-3 * S, 10 * S)
     sharded = started((interval, interval.mirrored))
     held = [bag(sharded.held(i)) for i in (0, 1)]
@@ -213,17 +213,18 @@ def test_an_interval_is_carried_and_not_changed() -> None:
         )
 
     longer = Interval(-3 * S, 20 * S)
-    with pytest.raises(
-        StateMismatchError,
-        match=r"window of stream `a` was partners from .* to .*10 seconds, is partners from .* to .*20 seconds; only",
-    ):
-        changed(sharded, other(longer, longer.mirrored))
     with pytest.raises(StateMismatchError, match=r"window of stream `a` was partners from .*, is 5 seconds; only"):
         changed(sharded, other(TimeWindow(5 * S), TimeWindow(5 * S)))
     with pytest.raises(StateMismatchError, match="window of stream `a` was 10 seconds, is partners from"):
         changed(started(), other(longer, longer.mirrored))
     with pytest.raises(StateMismatchError, match="window of stream `a` was 10 seconds, is the same 5 seconds; only"):
         changed(started(), lambda q: other_pieces(q, 5 * S))
+    evolution = changed(sharded, other(longer, longer.mirrored))
+    assert evolution.exact_from == 110 * S, "rows of `a` before 90 s are gone: they had partners up to 110 s"
+    assert evolution.changes[0].endswith("→ partners from - 3 seconds to + 20 seconds")
+    assert evolution.cautions == (
+        "Rows of `a` before 1970-01-01 00:01:30+00:00 had been evicted; the longer window does not find them.",
+    )
 
 
 def other_pieces(query: JoinQuery, length: int) -> JoinQuery:
@@ -326,3 +327,63 @@ def test_rows_that_the_old_condition_excluded_are_missing() -> None:
     assert evolution.cautions == (
         "Rows that the old `where` excluded by themselves were not stored; the new one does not find them.",
     )
+
+
+# ---------------------------------------------------------------- several changes
+
+
+def windowed(seconds: int) -> Callable[[JoinQuery], JoinQuery]:
+    return lambda q: with_stream(q, 0, window=TimeWindow(seconds * S))
+
+
+def partners(sharded: Sharded, t: int) -> list[int]:
+    """Rows of `a` that a row of `b` of that second meets."""
+    a, b = sharded.join.query.streams
+    found = sharded.step(sharded.part([rows(a, []), rows(b, [{"k": "x", "b_ts": t * S, "b0": t}])]))
+    return sorted(row[1] // S for row in found)
+
+
+def test_a_gap_is_known_to_the_changes_after_it() -> None:
+    """Under the window of 10 s the rows before 90 s were evicted."""
+    sharded = started()
+    evolutions = [changed(sharded, windowed(seconds)) for seconds in (20, 30)]
+    assert [e.exact_from for e in evolutions] == [110 * S, 120 * S]
+    assert [e.cautions[0][:48] for e in evolutions] == ["Rows of `a` before 1970-01-01 00:01:30+00:00 had"] * 2
+    sharded.rescale(3)
+    later = changed(sharded, lambda q: with_stream(q, 0, delay=0))
+    assert later.exact_from == 120 * S, "although this change has no influence on it"
+    assert later.cautions[0] == evolutions[1].cautions[0]
+    assert changed(sharded, windowed(20)).exact_from == 110 * S, "the gap is out of this window earlier"
+    assert partners(sharded, 119) == [100], "and not those before 90 s"
+    assert changed(sharded, windowed(30)).exact_from == 129 * S, "rows of 99 s and later were there"
+    later = changed(sharded, lambda q: q)
+    assert later.exact_from == 129 * S
+    tuples = [[{"k": "x", f"{n}_ts": 160 * S, f"{n}0": 160}] for n in "ab"]
+    sharded.step(sharded.part([rows(s, t) for s, t in zip(sharded.join.query.streams, tuples, strict=True)]))
+    assert str(changed(sharded, lambda q: q)).endswith("All results to come are exact."), "they are behind the gap"
+
+
+def test_rows_that_a_condition_excluded_are_missing_after_further_changes() -> None:
+    query = started().join.query
+    sharded = Sharded(Join(replace(query, where=parse("a0 < 90", query.schema)), PWJoin()), 2)
+    tuples = [[{"k": "x", f"{n}_ts": t * S, f"{n}0": t} for t in (80, 95, 100)] for n in "ab"]
+    sharded.step(sharded.part([rows(s, t) for s, t in zip(query.streams, tuples, strict=True)]))
+    changed(sharded, lambda q: replace(q, where=None))
+    evolution = changed(sharded, windowed(60))
+    assert evolution.exact_from == 160 * S + 1
+    assert "Rows before 1970-01-01 00:01:40.000001+00:00 that an earlier `where` excluded were not stored." in (
+        evolution.cautions
+    )
+    assert partners(sharded, 155) == [], "95 s and 100 s would be in the window"
+
+
+def test_a_newest_row_that_is_gone_is_remembered_when_the_delay_becomes_shorter() -> None:
+    a, b = (replace(stream(n, [f"{n}0"], TimeWindow(10 * S)), delay=60 * S) for n in "ab")
+    sharded = Sharded(Join(JoinQuery((a, replace(b, constraints=(Unique(),)))), PWJoin()), 2)
+    found = sharded.step(
+        sharded.part([rows(a, [{"k": "x", "a_ts": 95 * S, "a0": 1}]), rows(b, [{"k": "x", "b_ts": 100 * S, "b0": 1}])])
+    )
+    assert len(found) == 1
+    both = [replace(s, delay=0) for s in sharded.join.query.streams]
+    changed(sharded, lambda q: replace(q, streams=tuple(both)))
+    assert changed(sharded, windowed(2)).exact_from == 100 * S + 1, "a result of 100 s is of the old windows"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from watersmeet.errors import StateError
 from watersmeet.spark.checkpoints.rescale import publish
 
-PARTS = ["commits", "metadata", "offsets", "seed", "sources", "state"]
+PARTS = ["commits", "line", "metadata", "offsets", "seed", "sources", "state"]
 
 
 def made(folder: Path) -> Path:
@@ -47,4 +48,12 @@ def test_otherwise_offsets_come_after_state_and_commits(tmp_path: Path, monkeypa
     (target / "lost+found").touch()
     names = renamed(monkeypatch)
     publish(checkpoint, target)
-    assert names == ["state", "sources", "seed", "commits", "offsets", "metadata"]
+    assert names == ["state", "sources", "seed", "line", "commits", "offsets", "metadata"]
+
+
+def test_of_two_that_get_one_place_the_second_is_refused(tmp_path: Path) -> None:
+    checkpoint, target = made(tmp_path), tmp_path / "target"
+    (target / "state").mkdir(parents=True)
+    with pytest.raises(StateError, match=f"{target} has got a part of another checkpoint meanwhile, its state"):
+        publish(checkpoint, target)
+    assert not (target / "metadata").exists()

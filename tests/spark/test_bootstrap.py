@@ -16,7 +16,7 @@ import watersmeet as wm
 from lab.spark.feeds import Feed, partitions
 from lab.spark.three_streams import DDL, Three, at
 from watersmeet.errors import ColumnError, QueryError, StateMismatchError
-from watersmeet.spark.bootstrap import _before, _micros
+from watersmeet.spark.bootstrap import Bootstrapped, _before, _micros
 
 pytestmark = pytest.mark.spark
 
@@ -309,3 +309,12 @@ def test_refusals(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monke
     assert text(checkpoint=tmp_path / "full").startswith(f"`checkpoint` {tmp_path / 'full'} is there already, and not ")
     assert not place.exists()
     assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], "nothing is left behind"
+
+
+def test_rows_that_violate_a_constraint_are_counted_in_the_words(spark: SparkSession) -> None:
+    """They are not in the state, and the table may have many of them: it has no order."""
+    counted = {"rows_in": 1000, "late": 1, "violations": 20, "stored": 979, "results": 0}
+    assert str(Bootstrapped("c", counted, "none", (), spark)).splitlines()[1:] == [
+        "1,000 rows came, 1 of them late, 20 violate punctuations or constraints; 979 are stored.",
+        "0 results among them: not kept.",
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from lab.spark.feeds import partitions, rows, run
@@ -121,6 +121,62 @@ def test_a_copy_and_groups_go_on(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert alone.num_rows
     assert all(rows(some, names) == rows(alone, names) for some in found)
+
+
+def test_a_batch_that_was_begun_is_completed_by_the_query_that_began_it(spark: SparkSession, tmp_path: Path) -> None:
+    """It may be in the sinks: another query would give it other rows. A copy runs the same batch."""
+    three, fails = Three(spark, tmp_path, "ab"), [False, True]
+
+    def sink(df: DataFrame, batch: int) -> None:
+        df.collect()
+        if fails.pop(0):
+            raise RuntimeError("dies with the batch in the sink")
+
+    def write(window: str = "5 seconds") -> None:
+        joined = join(three, window, "5 seconds")
+        wm.write(joined, checkpoint=tmp_path / "c", results=sink, trigger={"availableNow": True}).awaitTermination()
+
+    three.add(0)
+    write()
+    three.add(1)
+    with pytest.raises(Exception, match="dies with the batch"):
+        write()
+    with pytest.raises(StateMismatchError) as wrong:
+        wm.evolve_state(tmp_path / "c", tmp_path / "new", join(three, "6 seconds", "5 seconds"))
+    assert str(wrong.value) == (
+        f"`joined` has changed (window of `a` 5 seconds → 6 seconds), and `checkpoint` {tmp_path / 'c'} has begun "
+        "batch 1, whose rows may be in the sinks; the changed query would run it as another batch.\n"
+        'Hint: run the unchanged query once, e.g. with trigger={"availableNow": True}: it completes that batch.'
+    )
+    assert not (tmp_path / "new").exists()
+    assert wm.evolve_state(tmp_path / "c", tmp_path / "copy", join(three, "5 seconds", "5 seconds")).changes == ()
+    fails.append(False)
+    write()
+    wm.evolve_state(tmp_path / "c", tmp_path / "new", join(three, "6 seconds", "5 seconds"))
+
+
+def test_a_folder_takes_no_batches_of_the_old_checkpoint_after_those_of_the_new_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    three = Three(spark, tmp_path, "ab")
+
+    def write(checkpoint: str) -> None:
+        three.add(len(three.rows["a"]))
+        joined, place = three.window_join(), tmp_path / checkpoint
+        wm.write(joined, checkpoint=place, results=tmp_path / "out", trigger={"availableNow": True}).awaitTermination()
+
+    write("c")
+    for copy in ("one", "two"):
+        wm.evolve_state(tmp_path / "c", tmp_path / copy, three.window_join())
+    write("c")  # no copy has written yet
+    write("one")
+    for other in ("c", "two"):
+        with pytest.raises(QueryError, match=f"`results` {tmp_path / 'out'} holds batches of another checkpoint that"):
+            write(other)
+    wm.evolve_state(tmp_path / "one", tmp_path / "three", three.window_join())
+    write("three")
+    with pytest.raises(QueryError, match="go on with that checkpoint, or give a folder that is not there yet"):
+        write("one")
 
 
 def test_refusals(spark: SparkSession, tmp_path: Path) -> None:

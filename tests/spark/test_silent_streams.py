@@ -185,6 +185,55 @@ def test_a_batch_that_is_run_again_follows_the_same_clock(
     assert [n for n, batch in out.batches.items() if batch] == failed, "the row is one of the same batch"
 
 
+def test_rows_that_came_while_the_query_was_down_are_on_time(
+    two: Two, tmp_path: Path, started: list[StreamingQuery]
+) -> None:
+    """However long it was down: the clock counts when the sources have been read."""
+    clock, out, late = {"idle_clock": "1 millisecond"}, Collected(), Collected()
+
+    def start(**options: Any) -> StreamingQuery:
+        joined = two.join("inner", a=clock, b=clock)
+        started.append(wm.write(joined, checkpoint=tmp_path / "c", results=out, late=late, **options))
+        return started[-1]
+
+    for k in (1, 2):
+        now = datetime.now(UTC)
+        two.a.add_rows([(k, now, k)])
+        two.b.add_rows([(k, now, k)])
+        if k == 1:
+            start(trigger={"availableNow": True}).awaitTermination()
+    query = start(trigger="0 seconds")
+    with late.changed:
+        assert late.changed.wait_for(lambda: len(late.batches) >= 3 or not query.isActive, 120)
+    assert late.rows() == []
+    assert [(k, x, y) for k, _, x, _, y in out.rows()] == [(1, 1, 1), (2, 2, 2)]
+
+
+def test_a_run_that_is_started_again_stops_the_one_before(
+    spark: SparkSession, two: Two, tmp_path: Path, started: list[StreamingQuery]
+) -> None:
+    """As Spark does it; unless Spark is set to refuse the second run, which leaves the first one as it is."""
+    stops = "spark.sql.streaming.stopActiveRunOnRestart"
+    two.a.add_rows([(1, datetime.now(UTC), 1)])
+    two.b.add_rows([(1, datetime.now(UTC), 1)])
+    for _ in range(2):
+        out, joined = Collected(), two.join(b={"idle_clock": "1 hour"})
+        started.append(wm.write(joined, checkpoint=tmp_path / "c", results=out, trigger="0 seconds"))
+        with out.changed:
+            assert out.changed.wait_for(lambda: len(out.batches) >= 2, 120)  # noqa: B023  # called at once
+    assert [query.isActive for query in started] == [False, True]
+    assert started[0].exception() is None
+    spark.conf.set(stops, "false")
+    try:
+        with pytest.raises(Exception, match="already active"):
+            wm.write(joined, checkpoint=tmp_path / "c", results=out, trigger="0 seconds")
+    finally:
+        spark.conf.unset(stops)
+    number = max(out.batches)
+    with out.changed:
+        assert out.changed.wait_for(lambda: max(out.batches) > number + 1, 120)
+
+
 @pytest.mark.parametrize("shards", [2, 3])
 def test_a_query_that_starts_again_in_silence_follows_the_clock(
     spark: SparkSession, two: Two, tmp_path: Path, started: list[StreamingQuery], shards: int

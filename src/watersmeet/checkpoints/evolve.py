@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, NoReturn
 
-from watersmeet.checkpoints.contents import parts
 from watersmeet.checkpoints.convert_rows import SplitKeys, without_part
+from watersmeet.checkpoints.gaps import GAPS, Gaps
 from watersmeet.checkpoints.redistribute import redistribute
 from watersmeet.checkpoints.reopen import reopen, window_of
 from watersmeet.errors import StateMismatchError
@@ -25,7 +25,7 @@ from watersmeet.model import durations
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.grouping import GroupedQuery
 from watersmeet.model.queries import HOW
-from watersmeet.model.windows import FOREVER, Interval, RowsWindow, Tumbling, format_length, format_window
+from watersmeet.model.windows import FOREVER, Interval, RowsWindow, Tumbling, alive_from, format_length, format_window
 from watersmeet.state.durable.log import ENDED, Header, MemoryStore, Store
 
 #: Facts of a query and of its streams that may change; all others must stay.
@@ -36,7 +36,7 @@ _COMPARED = ("columns", "key", "null_safe", "interval", "tumbling", "rows", "per
 #: Durable parts that operators exchange; a state with others belongs to its operator.
 _COMMON = (
     *("closed_keys", "rewrite_due", "matched", "gone", "last_active", "last_shown", "delay", "order", "limits"),
-    *("collector_metadata", "upstream_watermarks", ENDED),
+    *("collector_metadata", "upstream_watermarks", GAPS, ENDED),
 )
 #: Aggregates that compare whole rows of results.
 _OF_ROWS = ("first", "last", "collect_list")
@@ -52,6 +52,7 @@ class Evolution:
     changes: tuple[str, ...]
     exact_from: int
     cautions: tuple[str, ...]
+    changes_query: bool  # not the number of shards alone
 
     def __str__(self) -> str:
         what = f"Changed: {'; '.join(self.changes)}." if self.changes else "Nothing has changed: a copy."
@@ -81,11 +82,10 @@ def evolve(
     """
     comparison = Comparison(_header(old[0]), into)
     comparison.check()
-    shards = len(old), len(ids)
-    changes = [*comparison.changes(), *([f"shards {shards[0]} → {shards[1]}"] if shards[0] != shards[1] else [])]
-    exact_from = comparison.exact_from(old)
-    redistribute(old, new, ids, into=into, split_keys=split_keys)
-    return Evolution(tuple(changes), exact_from, tuple(comparison.cautions()))
+    shards = [f"shards {len(old)} → {len(ids)}"] if len(old) != len(ids) else []
+    changes, exact_from = list(comparison.changes()), comparison.exact_from()
+    redistribute(old, new, ids, into=into, split_keys=split_keys, metadata=comparison.metadata())
+    return Evolution((*changes, *shards), exact_from, tuple(comparison.cautions()), bool(changes))
 
 
 class Comparison:
@@ -141,7 +141,8 @@ class Comparison:
             if fact not in (*_STREAM, *_COMPARED) and was.get(fact) != now.get(fact):
                 _refuse(f"{fact}{name}", was.get(fact), now.get(fact), "what was evicted depends on it")
         windows = [window_of(s) for s in (was, now)]
-        if windows[0] != windows[1] and any(isinstance(w, RowsWindow | Interval | Tumbling) for w in windows):
+        changed = windows[0] != windows[1] and not all(isinstance(w, Interval) for w in windows)
+        if changed and any(isinstance(w, RowsWindow | Interval | Tumbling) for w in windows):
             texts = [format_window(w) for w in windows]
             _refuse(f"window{name}", texts[0], texts[1], "only windows of time have a length that may change")
         if was.get("idle_clock") != now.get("idle_clock"):
@@ -198,7 +199,7 @@ class Comparison:
             added, dropped = self._columns(was, now)
             yield from (f"column `{c}` {name} added" for c in added)
             yield from (f"column `{c}` {name} dropped" for c in dropped)
-            if (was["window"], was["closed"]) != (now["window"], now["closed"]):
+            if window_of(was) != window_of(now):
                 yield f"window {name} {_window_text(was)} → {_window_text(now)}"
             if _delay_text(was) != _delay_text(now):
                 yield f"delay {name} {_delay_text(was)} → {_delay_text(now)}"
@@ -222,10 +223,11 @@ class Comparison:
         for i, (was, now) in enumerate(() if self.behind else self.pairs):
             for column in self._columns(was, now)[0]:
                 yield f"Column `{column}` of `{was['name']}` is NULL in rows that came before the change."
-            if self._longer(i):
+            evicted = self.gaps.evicted[i]
+            if evicted > max(BEFORE_ALL, self._needed_from(i)):
                 yield (
-                    f"Rows of `{was['name']}` before {instant(self.was.alive_from(i))} had been evicted; the longer "
-                    "window does not find them."
+                    f"Rows of `{was['name']}` before {instant(evicted)} had been evicted; the longer window does not "
+                    "find them."
                 )
             if _delay_text(was) != _delay_text(now) and BEFORE_ALL < self.header.watermarks[i] < AFTER_ALL:
                 yield (
@@ -234,6 +236,8 @@ class Comparison:
                 )
         if self._dropped():
             yield "Rows that the old `where` excluded by themselves were not stored; the new one does not find them."
+        elif not self.behind and self.gaps.excluded > max(BEFORE_ALL, *map(self._needed_from, range(len(self.pairs)))):
+            yield f"Rows before {instant(self.gaps.excluded)} that an earlier `where` excluded were not stored."
         before, after = (bool(_join(join).punctuation_sets) for join in (self.was, self.starts))
         if after and not before:
             yield "Keys that were closed before the change are not known: rows against these punctuations are joined."
@@ -242,19 +246,31 @@ class Comparison:
 
     # ------------------------------------------------------------ exactness
 
-    def exact_from(self, old: Sequence[Store]) -> int:
+    def exact_from(self) -> int:
         """The event time from which results are those of the new query."""
-        if self.behind or not self._matters():
+        if self.behind:
             return BEFORE_ALL
-        newest = self._newest(old)
-        complete = [newest + 1]
-        for i, spec in enumerate(self.into.query.streams):
-            reach = max(spec.window.reach, 0)
-            if self._longer(i):
-                complete.append(AFTER_ALL if reach >= FOREVER else self.was.alive_from(i) + reach)
-            if self._dropped() and newest > BEFORE_ALL:
-                complete.append(AFTER_ALL if reach >= FOREVER else newest + reach + 1)
-        return max(complete)
+        exact_from = self.gaps.exact_from([s.window for s in self.into.query.streams])
+        if self._matters() or isinstance(self.into.query, GroupedQuery):
+            return exact_from
+        return exact_from if exact_from > min(map(self._needed_from, range(len(self.pairs)))) else BEFORE_ALL
+
+    def metadata(self) -> dict[str, Any]:
+        """What the new headers have of the change."""
+        return {} if self.behind else {GAPS: self.gaps.metadata()}
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """What is missing for the new query: what was missing for the old one, and what the change adds."""
+        left, newest = Gaps.of(self.header.metadata, len(self.pairs)), self._newest()
+        after = newest + 1 if newest > BEFORE_ALL else BEFORE_ALL
+        longer = [min(self.was.alive_from(i), after) if self._longer(i) else BEFORE_ALL for i in range(len(self.pairs))]
+        return Gaps(
+            tuple(max(both) for both in zip(left.evicted, longer, strict=True)),
+            after if self._dropped() else left.excluded,
+            after if self._matters() else left.changed,
+            newest,
+        )
 
     def _dropped(self) -> bool:
         """Whether rows are missing that the old `where` excluded when they came."""
@@ -262,8 +278,8 @@ class Comparison:
 
     def _matters(self) -> bool:
         """Whether results depend on a change."""
-        facts = [tuple((s["window"], s["closed"]) for s in q["streams"]) for q in (self.old, self.new)]
-        return facts[0] != facts[1] or any(self.old.get(n) != self.new.get(n) for n in ("how", "where", "filtered_by"))
+        windows = any(window_of(was) != window_of(now) for was, now in self.pairs)
+        return windows or any(self.old.get(n) != self.new.get(n) for n in ("how", "where", "filtered_by"))
 
     def _longer(self, i: int) -> bool:
         """Whether the new window of stream i would need tuples that have been evicted."""
@@ -272,11 +288,19 @@ class Comparison:
         evicted = min(watermarks) > BEFORE_ALL and reach < FOREVER
         return evicted and self.into.query.streams[i].window.reach > reach
 
-    def _newest(self, old: Sequence[Store]) -> int:
-        """An event time that no row so far exceeds."""
-        newest = BEFORE_ALL
+    def _needed_from(self, i: int) -> int:
+        """The event time from which the new window needs rows of stream i."""
+        return alive_from(
+            self.into.query.streams[i].window, min(p for j, p in enumerate(self.header.watermarks) if j != i)
+        )
+
+    def _newest(self) -> int:
+        """An event time that no row so far exceeds; where results depend on the change, of all streams."""
+        newest = Gaps.of(self.header.metadata, len(self.pairs)).newest  # of rows under a longer delay
         for i, (was, watermark) in enumerate(zip(self.old["streams"], self.header.watermarks, strict=True)):
             if watermark == AFTER_ALL or was.get("upstream_shards"):
+                if not self._matters():
+                    continue
                 what = "has ended" if watermark == AFTER_ALL else "is the output of a join"
                 raise StateMismatchError(
                     f"stream `{was['name']}` {what}, so the state does not tell the newest event time of its rows, "
@@ -287,9 +311,6 @@ class Comparison:
                 newest = max(newest, self.header.metadata["delay"][str(i)]["newest"])
             elif watermark > BEFORE_ALL:
                 newest = max(newest, watermark + was["delay"])
-        for store in old:  # after a shorter delay rows may be newer than watermark and delay tell
-            ends = [part.ends()[1] for part in parts(reopen(_header(store), store))]
-            newest = max([newest, *(end for end in ends if end is not None)])
         return newest
 
     def _columns(self, was: dict[str, Any], now: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -338,7 +359,7 @@ def _null_safe(stream: dict[str, Any]) -> list[str]:
 
 
 def _window_text(stream: dict[str, Any]) -> str:
-    text = "unbounded" if stream["window"] is None else format_length(stream["window"])
+    text = format_window(window_of(stream))
     return f"{text} (half-open)" if stream["closed"] is False else text
 
 

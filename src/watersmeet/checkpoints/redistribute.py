@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.checkpoints.convert_rows import SplitKeys, convert
+from watersmeet.checkpoints.gaps import GAPS
 from watersmeet.checkpoints.redistribute_closed_keys import RedistributedClosedKeys
 from watersmeet.checkpoints.reopen import operator_of, query_of, reopen, schemas_of
 from watersmeet.errors import StateCorruptError, StateMismatchError
@@ -41,7 +42,7 @@ _MARK = "watersmeet matched"
 #: Kinds of parts about single rows in segments, and of parts that are measured afresh.
 _ABOUT_ROWS, _MEASURED = ("matched", "gone"), ("maxima", "tail")
 #: Metadata that is the same in all shards.
-_SHARED = ("last_active", "last_shown", "delay", "order")
+_SHARED = ("last_active", "last_shown", "delay", "order", GAPS)
 _NONE = np.empty(0, np.int64)
 
 
@@ -53,12 +54,13 @@ def redistribute(
     *,
     into: Operator | None = None,
     split_keys: SplitKeys | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> None:
     """Write the state of the stores `old`, in the order of their shards, into `new`; `ids` are the new shards' ids.
 
     `upstream_shards` has for each stream the shards of the join whose output it is (0: none), if those change as well.
     `into` is the operator that continues the state, if that changes (`evolve` checks whether it can), and
-    `split_keys` are those that it splits.
+    `split_keys` are those that it splits; `metadata` is that of the change.
     """
     headers = [_header(store) for store in old]
     first = headers[0]
@@ -77,7 +79,9 @@ def redistribute(
     if query.is_theta and first.operator["name"] != GROUPS:
         _copy(headers, old, new, ids, upstream_shards)
         return
-    _Redistribution(headers, query, list(old), list(new), list(ids), list(upstream_shards), target).run()
+    _Redistribution(
+        headers, query, list(old), list(new), list(ids), list(upstream_shards), target, metadata or {}
+    ).run()
 
 
 def _copy(
@@ -154,8 +158,10 @@ class _Redistribution:
         ids: list[int],
         upstream_shards: list[int],
         target: Target | None,
+        metadata: dict[str, Any],
     ) -> None:
         self.headers, self.query, self.old, self.new, self.ids = headers, query, old, new, ids
+        self.of_change = metadata
         self.target = target
         first = headers[0]
         operator = first.operator if target is None else target.operator
@@ -321,6 +327,7 @@ class _Redistribution:
             if "delay" in shared:
                 delays = {i: d for i, d in shared["delay"].items() if target.keeps_delay(self.headers[0], i)}
                 shared["delay"] = delays
+        shared |= self.of_change
         if "limits" in first:
             counts = {i: max(h.metadata["limits"][i] for h in self.headers) for i in first["limits"]}
             shared["limits"] = counts

@@ -58,6 +58,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.arrivals: list[Arrivals] = []
         self.ended = False  # whether the last step was the last one of all streams
         self.collector_metadata: dict[str, Any] = {}  # metadata of the statistics collector, as JSON
+        self.gaps: dict[str, Any] = {}  # what changes of the query have left, as JSON; see `checkpoints.gaps`
         self.punctuation_sets: list[PunctuationSet] = []  # of each stream; empty: the join ignores punctuations
         self.first_shard = True  # the one that counts rows which all shards have
         self.propagated: list[pa.RecordBatch] = []  # keys without further results
@@ -139,6 +140,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         if self.punctuation_sets:
             yield Metadata("rewrite_due", lambda: [s.rewrite_due for s in self.streams], self._load_rewrite_due)
         yield Metadata(ENDED, lambda: self.ended or None, partial(setattr, self, "ended"))
+        yield Metadata("gaps", lambda: self.gaps or None, partial(setattr, self, "gaps"))
         collector = partial(setattr, self, "collector_metadata")
         yield Metadata("collector_metadata", lambda: self.collector_metadata or None, collector)
 

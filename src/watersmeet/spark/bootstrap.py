@@ -75,11 +75,16 @@ class Bootstrapped:
         return operators.results(self.spark.read.parquet(f"{self.checkpoint}/{SEED}/{ROWS}"), self.names)
 
     def __str__(self) -> str:
-        count = {name: f"{self.counters.get(name, 0):,}" for name in ("rows_in", "results", "late", "stored")}
+        count = {
+            name: f"{self.counters.get(name, 0):,}" for name in ("rows_in", "results", "late", "violations", "stored")
+        }
+        broken = (
+            f", {count['violations']} violate punctuations or constraints" if self.counters.get("violations") else ""
+        )
         kept = "delivered by wm.write as batch 0" if self.emit == "all" else "not kept"
         return (
             f"{self.checkpoint} is seeded, and continues with batch 1.\n"
-            f"{count['rows_in']} rows came, {count['late']} of them late; {count['stored']} are stored.\n"
+            f"{count['rows_in']} rows came, {count['late']} of them late{broken}; {count['stored']} are stored.\n"
             f"{count['results']} results among them: {kept}."
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -131,14 +131,14 @@ def start_writing(
     else:
         compare(spark, place, joined._operators)
     for folder in own:
-        folder.check(spark, known)
+        folder.check(spark, known, folders.line_of(spark, place))
     if ends:
         require_reach(spark, place)
     else:
         refuse_begun(spark, place)
     deliver_seed(spark, place, _splitting(sinks, joined.names, place))
     if not ends:
-        if _follows_clock(joined) and not pace.keys() & {"availableNow", "once"}:
+        if _follows_clock(joined) and not pace.keys() & {"availableNow", "once"} and _stopped(spark, known):
             plan_clock_batch(spark, place)
         return _start(joined, dead_letters, sinks, place, pace)
     if not last_batch_begun(spark, place):  # one that was interrupted may be in the sinks: only it is run again
@@ -150,6 +150,16 @@ def start_writing(
 
 def _follows_clock(joined: Joined | Grouped) -> bool:
     return any(s.idle_clock is not None for query, _ in joined._operators for s in query.streams)
+
+
+def _stopped(spark: SparkSession, query: str | None) -> bool:
+    """Whether no run of the query goes on in this session; one that Spark would stop for the new one is stopped."""
+    active = [run for run in spark.streams.active if run.id == query]
+    if active and spark.conf.get("spark.sql.streaming.stopActiveRunOnRestart") != "true":
+        return False
+    for run in active:
+        run.stop()
+    return True
 
 
 def _start(
@@ -209,7 +219,7 @@ def _splitting(sinks: dict[str, Writer], names: list[str], checkpoint: str) -> C
         if not query:
             query.append((folders.query_id(batch.sparkSession, checkpoint) or "") if identified else "")
         while unclaimed:
-            unclaimed[-1].claim(batch.sparkSession, query[0])
+            unclaimed[-1].claim(batch.sparkSession, query[0], folders.line_of(batch.sparkSession, checkpoint))
             unclaimed.pop()
         if alone:
             deliver(batch, number)

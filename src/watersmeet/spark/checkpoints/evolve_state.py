@@ -15,7 +15,7 @@ from watersmeet.errors import QueryError, StateMismatchError
 from watersmeet.joins import Operator as EngineOperator
 from watersmeet.joins.group_by.operator import GROUPS, GroupedJoin, GroupsOf
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
-from watersmeet.spark.checkpoints.rescale import NewState, checkpoint_folder, new_folder, write_anew
+from watersmeet.spark.checkpoints.rescale import BatchLog, NewState, checkpoint_folder, new_folder, write_anew
 from watersmeet.spark.checkpoints.result_folder import location
 from watersmeet.spark.checkpoints.seed_results import is_undelivered
 from watersmeet.spark.checkpoints.state_reader import Operator, State, moment, read_state
@@ -53,11 +53,12 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
     """Write the checkpoint `to`, with which the changed query `joined` continues that of `checkpoint`.
 
     The query of `checkpoint` has stopped; its checkpoint is only read. The next batch has the next number and reads on
-    where the last one ended. Payload columns may be added (NULL in stored rows) or dropped; windows of time, `delay`,
-    `idle_after`, `where`, the algorithm, the number of shards and `split_keys` may change, and `how` where the state
-    tells what the new kind needs. All else (streams, keys, types, constraints, `between`, windows of rows, groups,
-    `idle_clock`, joins without equality) must stay as it was, and is refused by name, and so is a checkpoint that has
-    ended. With an unchanged query the new checkpoint is a copy.
+    where the last one ended. Payload columns may be added (NULL in stored rows) or dropped; windows of time, the bounds
+    of `between`, `delay`, `idle_after`, `where`, the algorithm, the number of shards and `split_keys` may change, and
+    `how` where the state tells what the new kind needs. All else (streams, keys, types, constraints, windows of rows,
+    groups, `idle_clock`, joins without equality) must stay as it was, and is refused by name. So is a checkpoint that
+    has ended; and a change where a batch was begun and not completed, which may be in the sinks. With an unchanged
+    query the new checkpoint is a copy.
 
     ``print`` what it returns: it says from which event time on results are those of the new query. A longer window is
     complete when the rows that had been evicted before the change are out of it. Both checkpoints may be on any file
@@ -80,8 +81,8 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
         )
     made: list[_Evolving] = []
 
-    def new_state(state: State) -> NewState:
-        made.append(_Evolving(state, int(spark.conf.get(_PARTITIONS) or 1), joined))
+    def new_state(state: State, log: BatchLog) -> NewState:
+        made.append(_Evolving(state, int(spark.conf.get(_PARTITIONS) or 1), joined, log))
         return made[0]
 
     write_anew(spark, old, target, new_state)
@@ -93,8 +94,9 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
 class _Evolving(NewState):
     """The state of each operator, continued by an operator of the changed query."""
 
-    def __init__(self, state: State, partitions: int, joined: Joined | Grouped) -> None:
+    def __init__(self, state: State, partitions: int, joined: Joined | Grouped, log: BatchLog) -> None:
         super().__init__(state, partitions)
+        self.log = log
         self.into: dict[int, EngineOperator] = {}
         self.of: dict[int, tuple[int, ...]] = {}
         self.split_keys: SplitKeys | None = (joined.joined if isinstance(joined, Grouped) else joined).split_keys
@@ -143,15 +145,23 @@ class _Evolving(NewState):
         if operator.id not in self.into:
             super().write(operator, old, new)
             return
-        ids = self.ids(operator)
-        self.evolutions.append(evolve.evolve(old, new, ids, self.into[operator.id], self.split_keys))
+        evolution = evolve.evolve(old, new, self.ids(operator), self.into[operator.id], self.split_keys)
+        if self.log.begun is not None and evolution.changes_query:
+            raise StateMismatchError(
+                f"`joined` has changed ({'; '.join(evolution.changes)}), and `checkpoint` {self.log.folder} has begun "
+                f"batch {self.log.begun}, whose rows may be in the sinks; the changed query would run it as another "
+                "batch.",
+                hint='run the unchanged query once, e.g. with trigger={"availableNow": True}: it completes that batch.',
+            )
+        self.evolutions.append(evolution)
 
     def evolution(self) -> Evolution:
         """That of all operators."""
         changes = [c for e in self.evolutions for c in e.changes]
         cautions = [c for e in self.evolutions for c in e.cautions]
         exact_from = max((e.exact_from for e in self.evolutions), default=BEFORE_ALL)
-        return Evolution(tuple(dict.fromkeys(changes)), exact_from, tuple(dict.fromkeys(cautions)))
+        changes_query = any(e.changes_query for e in self.evolutions)
+        return Evolution(tuple(dict.fromkeys(changes)), exact_from, tuple(dict.fromkeys(cautions)), changes_query)
 
 
 def _operators(joined: Joined | Grouped) -> list[tuple[EngineOperator, tuple[int, ...]]]:

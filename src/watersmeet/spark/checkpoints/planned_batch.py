@@ -5,13 +5,13 @@ entry with the positions of the last one is a batch without rows. Spark itself w
 has the time of its batch; so a copy of the last entry marks the last batch of a checkpoint (`ends=True`).
 
 A query that follows the clock needs such a batch when it is started again: before the first batch of a run Spark does
-not see that shards have timers, and waits for rows.
+not see that shards have timers, and waits for rows. That batch has the time of the last one, so no watermark moves in
+it, and rows that came while the query was down are on time in the next one.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -62,19 +62,20 @@ def plan_last_batch(spark: SparkSession, checkpoint: str) -> None:
 
 
 def plan_clock_batch(spark: SparkSession, checkpoint: str) -> None:
-    """The same with the time of now, where the checkpoint is within reach and every source has been read."""
+    """The same a millisecond later, where the checkpoint is within reach and every source has been read."""
     folder = reached(spark, checkpoint)
     if folder is not None:
         with suppress(FileExistsError):  # another driver has planned one: Spark refuses one of the two
-            _plan(folder, _of_now)
+            _plan(folder, _a_moment_later)
 
 
-def _of_now(entry: bytes) -> bytes | None:
+def _a_moment_later(entry: bytes) -> bytes | None:
     version, metadata, *positions = entry.decode().split("\n")
     if "-" in positions:
         return None
-    now = json.loads(metadata) | {"batchTimestampMs": time.time_ns() // 1_000_000}
-    return "\n".join([version, json.dumps(now, separators=(",", ":")), *positions]).encode()
+    later = json.loads(metadata)
+    later["batchTimestampMs"] += 1
+    return "\n".join([version, json.dumps(later, separators=(",", ":")), *positions]).encode()
 
 
 def _plan(folder: FilePath, changed: Callable[[bytes], bytes | None]) -> None:

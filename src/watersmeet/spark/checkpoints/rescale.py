@@ -3,7 +3,8 @@
 Spark has no way to write state but to run a stateful query. So the old state is read, divided anew
 (`checkpoints.redistribute`), and written, operator by operator, by a small query with one batch. The files of that
 query become the state of the new checkpoint, under the number of the last complete batch. Offsets, commits and
-sources are those of the old checkpoint: sources and sinks see the query go on.
+sources are those of the old checkpoint: sources and sinks see the query go on. Each new checkpoint adds a random name
+to the `line` of those that it comes from, by which folders of results tell it from others that come from the same.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from watersmeet.spark import session as sessions
 from watersmeet.spark.checkpoints import file_system as files
 from watersmeet.spark.checkpoints.checkpoint_folder import lack
 from watersmeet.spark.checkpoints.file_system import FilePath
-from watersmeet.spark.checkpoints.result_folder import location
+from watersmeet.spark.checkpoints.result_folder import LINE, location
 from watersmeet.spark.checkpoints.seed_results import SEED
 from watersmeet.spark.checkpoints.shard_contents import named
 from watersmeet.spark.checkpoints.state_reader import Operator, State, read_state
@@ -57,7 +58,7 @@ _HEADER = -1  # the id of a header among segments
 _TAKEN_OVER = ("metadata", "sources", SEED)
 #: The order in which parts of the new checkpoint get their place, where that is not one step: Spark would run a batch
 #: again that is in `offsets` and not in `commits`, the first one of a checkpoint without the state.
-_PARTS = ("state", "sources", SEED, "commits", "offsets", "metadata")
+_PARTS = ("state", "sources", SEED, LINE, "commits", "offsets", "metadata")
 
 
 def rescale_state(spark: SparkSession, checkpoint: str | Path, new: str | Path, *, shards: int) -> State:
@@ -72,20 +73,22 @@ def rescale_state(spark: SparkSession, checkpoint: str | Path, new: str | Path, 
     old, target = checkpoint_folder(spark, checkpoint, "checkpoint"), new_folder(spark, new, "new")
     if type(shards) is not int or shards < 1:
         raise QueryError(f"`shards` is {shards!r}; it is a whole number from 1 on.")
-    write_anew(spark, old, target, lambda state: NewState(state, shards))
+    write_anew(spark, old, target, lambda state, _: NewState(state, shards))
     return read_state(spark, location(new, "new"))
 
 
-def write_anew(spark: SparkSession, old: FilePath, target: FilePath, new_state: Callable[[State], NewState]) -> None:
+def write_anew(
+    spark: SparkSession, old: FilePath, target: FilePath, new_state: Callable[[State, BatchLog], NewState]
+) -> None:
     """Write the state after the last batch of a checkpoint, as `new_state` divides it, as a new checkpoint."""
     sessions.check(spark)
-    log = _Log(old)
-    divided = new_state(read_state(spark, files.url(old), batch=log.committed))
+    log = BatchLog(old)
+    divided = new_state(read_state(spark, files.url(old), batch=log.committed), log)
     beside = target.parent if isinstance(target, Path) else None
     with scratch_beside(target) as scratch:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=beside) as disk:
             made = _Rewriting(divided, Path(disk), scratch, target, log).run()
-        if _Log(old) != log:
+        if BatchLog(old) != log:
             raise StateError(f"the query of {old} went on meanwhile.", hint="stop it first.")
         publish(made, target)
 
@@ -108,8 +111,14 @@ def publish(made: FilePath, target: FilePath) -> None:
         return
     target.mkdir(exist_ok=True)
     for name in _PARTS:
-        if (made / name).exists():
-            (made / name).rename(target / name)
+        if not (made / name).exists():
+            continue
+        if (target / name).exists():
+            raise StateError(
+                f"{target} has got a part of another checkpoint meanwhile, its {name}.",
+                hint="write one checkpoint into a folder at a time; give a folder that is not there yet.",
+            )
+        (made / name).rename(target / name)
 
 
 def new_folder(spark: SparkSession, path: str | Path, argument: str) -> FilePath:
@@ -134,7 +143,7 @@ def checkpoint_folder(spark: SparkSession, path: str | Path, argument: str) -> F
     return folder
 
 
-class _Log:
+class BatchLog:
     """The last batches of a checkpoint: which one is complete, and the one after it if it had begun."""
 
     def __init__(self, folder: FilePath) -> None:
@@ -144,9 +153,10 @@ class _Log:
         if wrong is not None:
             raise StateError(f"`checkpoint` {folder} {wrong.what}.", hint=wrong.hint)
         self.committed = self.commits[-1]
+        self.begun = self.offsets[-1] if self.offsets[-1] > self.committed else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Log) and (self.offsets, self.commits) == (other.offsets, other.commits)
+        return isinstance(other, BatchLog) and (self.offsets, self.commits) == (other.offsets, other.commits)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -227,7 +237,7 @@ class _Rewriting:
     disk: Path  # of the driver
     scratch: FilePath  # on the file system of the new checkpoint
     target: FilePath
-    log: _Log
+    log: BatchLog
 
     @property
     def state(self) -> State:
@@ -297,6 +307,9 @@ class _Rewriting:
             source = self.log.folder / name
             if source.exists():
                 files.copy(source, made / name)
+        line = self.log.folder / LINE
+        earlier = line.read_text() if line.exists() else ""
+        (made / LINE).write_text(f"{earlier}{uuid.uuid4().hex}\n")
         last = self.log.committed
         for folder in ("offsets", "commits"):
             (made / folder).mkdir()

@@ -2,8 +2,10 @@
 
 A batch is a folder `batch=<number>`, which a further attempt at the batch replaces. Another query has batches with the
 same numbers: it would replace some and leave others. So the folder holds the id of its query (the one in the
-checkpoint's `metadata`) in a file of `_watersmeet`, a name that Spark leaves out when it reads the folder. All of it is
-read and written through Spark's file system, wherever the folder is.
+checkpoint's `metadata`) in a file of `_watersmeet`, a name that Spark leaves out when it reads the folder. A checkpoint
+that continues another one has its id, and a line of names: one for each time that it was rescaled, evolved or copied.
+The folder gets the last name with the first batch from there, and from then on takes no batch of a checkpoint without
+it. All of it is read and written through Spark's file system, wherever the folder is.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +27,8 @@ from watersmeet.spark.checkpoints.file_system import FilePath, reached
 from watersmeet.spark.planning.arguments import kind_of
 
 MARK = "_watersmeet"
+#: The file of a checkpoint with its line of names.
+LINE = "line"
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,24 @@ class Folder:
     options: Mapping[str, str] = field(default_factory=dict)
     reads_once: ClassVar[bool] = True
 
-    def check(self, spark: SparkSession, query: str | None) -> bool:
-        """Refuse a folder of another query, or with batches of an unknown one; True if it belongs to `query`."""
-        writers, batches = _contents(spark, self.path)
+    def check(self, spark: SparkSession, query: str | None, line: Sequence[str] = ()) -> bool:
+        """Refuse a folder of another query, of an unknown one, or of one that continues `query` otherwise than `line`.
+
+        True if it belongs to this one.
+        """
+        marks, batches = _contents(spark, self.path)
+        writers, names = {mark.split()[0] for mark in marks}, {name for mark in marks for name in mark.split()[1:]}
         if writers - {query}:
             raise QueryError(
                 f"`{self.argument}` {self.path} holds the batches of another query ({', '.join(sorted(writers))}); "
                 "this one has batches of the same numbers, which would replace some of them and leave others.",
                 hint="give a folder that is not there yet, or start with the checkpoint of the query that wrote it.",
+            )
+        if names - set(line):
+            raise QueryError(
+                f"`{self.argument}` {self.path} holds batches of another checkpoint that continues this one or comes "
+                "from the same (it was rescaled, evolved or copied); this one has batches of the same numbers.",
+                hint="go on with that checkpoint, or give a folder that is not there yet.",
             )
         if not writers and batches:
             raise QueryError(
@@ -52,14 +66,14 @@ class Folder:
                 "batches of the same numbers would replace some of them and leave others.",
                 hint="give a folder that is not there yet.",
             )
-        return bool(writers)
+        return bool(writers) and names.issuperset(line[-1:])
 
-    def claim(self, spark: SparkSession, query: str) -> None:
+    def claim(self, spark: SparkSession, query: str, line: Sequence[str] = ()) -> None:
         """Make it the folder of `query`, before anything is written to it."""
-        if not self.check(spark, query):
-            rows = spark.range(0, 1, 1, 1).select(F.lit(query).alias("query"))
+        if not self.check(spark, query, line):
+            rows = spark.range(0, 1, 1, 1).select(F.lit(" ".join([query, *line[-1:]])).alias("query"))
             rows.write.mode("append").text(f"{self.path}/{MARK}")
-            self.check(spark, query)  # of two queries that claim it at once, each sees the other
+            self.check(spark, query, line)  # of two queries that claim it at once, each sees the other
 
     def write(self, rows: DataFrame, batch: int) -> None:
         writer = rows.write.format(self.format).options(**self.options).mode("overwrite")
@@ -112,15 +126,23 @@ def query_id(spark: SparkSession, checkpoint: str) -> str | None:
         ) from error
 
 
+def line_of(spark: SparkSession, checkpoint: str) -> list[str]:
+    """The names that a checkpoint got when it was made of another one, and those of that one."""
+    folder = driver_path(spark, checkpoint)
+    if folder is None:
+        return [row[0] for row in read_text(spark, f"{literal(checkpoint)}/{LINE}") or ()]
+    return (folder / LINE).read_text().split() if (folder / LINE).exists() else []
+
+
 def _contents(spark: SparkSession, path: str) -> tuple[set[str], bool]:
-    """The queries that a folder is marked with, and whether it has batches.
+    """The marks of a folder, and whether it has batches.
 
     Spark warns of paths that do not exist, so files are listed where they can be; a client of Spark Connect cannot.
     """
     folder = driver_path(spark, path)
     if folder is None:
-        writers = {row[0] for row in read_text(spark, f"{literal(path)}/{MARK}/part-*") or ()}
-        return writers, _has(spark, f"{literal(path)}/batch=*")
+        found = {row[0] for row in read_text(spark, f"{literal(path)}/{MARK}/part-*") or ()}
+        return found, _has(spark, f"{literal(path)}/batch=*")
     entries = list(folder.iterdir()) if folder.is_dir() else []
     marks = [file for entry in entries if entry.name == MARK for file in entry.iterdir()]
     texts = [file.read_text() for file in marks if file.name.startswith("part-")]
