@@ -112,10 +112,10 @@ def join(
     same. Lists stay in memory, and so does a batch while it is joined; a tree of operators divides the memory among
     them. The counter `spilled_bytes` shows what is on the disk, `explain` from when on that is expected.
 
-    `strategy`: nothing in Spark; with ``window="auto"`` it chooses how to stay within `memory`: "msf" sorts first, "dbf"
-    leaves rows of a stream that leads in the state store until the others come near, "hybrid" does both, "auto" (the
-    default where there is a `memory`) as little as will do. The results are the same. State that still does not fit
-    stops the query there; with `shed` it is dropped and counted. `wm.WOJoin` has this and the other options.
+    `strategy`: nothing in Spark; with ``window="auto"`` it chooses how to stay within `memory`: "msf" sorts first,
+    "dbf" leaves rows of a stream that leads in the state store until the others come near, "hybrid" does both, "auto"
+    (the default where there is a `memory`) as little as will do. The results are the same. State that still does not
+    fit stops the query there; with `shed` it is dropped and counted. `wm.WOJoin` has this and the other options.
 
     `algorithm`: what Spark chooses with join hints (``df.hint("shuffle_hash")``); a name, or an algorithm with options
     of its own. Names are "hash", "pwjoin", "pjoin", "nested_loop" for two streams, "band" for two without `on`, "theta"
