@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import doctest
 from importlib import import_module
+from typing import Any
 
 import pytest
 
+import watersmeet
 from lab import ROOT
 
 SOURCE = ROOT / "src"
-MODULES = [
-    ".".join(file.relative_to(SOURCE).with_suffix("").parts)
+TEXTS = {
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts): file.read_text()
     for file in sorted(SOURCE.rglob("*.py"))
     if ">>> " in file.read_text()
-]
+}
+#: Those whose examples have a session, called `spark`.
+ON_SPARK = [name for name, text in TEXTS.items() if "= spark.sql(" in text]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_of_a_module(name: str) -> None:
-    ran = doctest.testmod(import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+def check(name: str, **names: Any) -> None:
+    ran = doctest.testmod(import_module(name), extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert ran.attempted > 0
     assert ran.failed == 0
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in ON_SPARK])
+def test_examples_of_a_module(name: str) -> None:
+    check(name)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_examples_of_a_module_on_spark(spark: Any, name: str) -> None:
+    check(name, spark=spark, wm=watersmeet)

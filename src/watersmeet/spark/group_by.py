@@ -112,7 +112,23 @@ def _closes(joined: Joined) -> tuple[bool, ...]:
 
 @dataclass(frozen=True)
 class Grouped(NoDataFrame):
-    """Groups that are defined, not running: the DataFrames do the work when something reads them."""
+    """Groups that are defined, not running: the DataFrames do the work when something reads them.
+
+    >>> auctions = spark.sql("SELECT 7 AS item, TIMESTAMP '2026-05-01 10:00:00' AS opened_at")
+    >>> bids = spark.sql("SELECT 7 AS item, TIMESTAMP '2026-05-01 10:05:00' AS bid_at, id AS price FROM range(3)")
+    >>> joined = wm.join(
+    ...     wm.stream(auctions, time="opened_at", punctuation=wm.unique("item")),
+    ...     wm.stream(bids, time="bid_at"),
+    ...     on="item",
+    ...     window="1 hour",
+    ... )
+    >>> joined.group_by(wm.bucket("bid_at", "1 hour")).agg(bids=wm.count(), best=wm.max("price")).df.show()
+    +-------------------+----+----+
+    |      bid_at_bucket|bids|best|
+    +-------------------+----+----+
+    |2026-05-01 10:00:00|   3|   2|
+    +-------------------+----+----+
+    """
 
     joined: Joined
     query: GroupedQuery

@@ -75,7 +75,27 @@ class JoinRequest:
 
 @dataclass(frozen=True)
 class Joined(NoDataFrame):
-    """A join that is defined, not running: its DataFrames do the work when something reads them."""
+    """A join that is defined, not running: its DataFrames do the work when something reads them.
+
+    Over static DataFrames it gives the results as a batch:
+
+    >>> orders = spark.sql("SELECT 1 AS id, TIMESTAMP '2026-05-01 10:00:00' AS ordered_at")
+    >>> payments = spark.sql("SELECT 1 AS id, TIMESTAMP '2026-05-01 10:05:00' AS paid_at")
+    >>> joined = wm.join(
+    ...     wm.stream(orders, time="ordered_at", name="order"),
+    ...     wm.stream(payments, time="paid_at", name="payment"),
+    ...     on="id",
+    ...     window="1 hour",
+    ... )
+    >>> joined
+    <Joined inner join of order (1 hour), payment (1 hour) on id: hash, 2 shards, static>
+    >>> joined.df.show()
+    +---+-------------------+-------------------+
+    | id|         ordered_at|            paid_at|
+    +---+-------------------+-------------------+
+    |  1|2026-05-01 10:00:00|2026-05-01 10:05:00|
+    +---+-------------------+-------------------+
+    """
 
     streams: tuple[Stream, ...]
     query: JoinQuery
