@@ -26,6 +26,7 @@ from watersmeet.joins.algorithm import MOST_STREAMS, Algorithm, Traits
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import KINDS
+from watersmeet.optimizer.planner import make_plan
 from watersmeet.state.durable import log
 from watersmeet.state.durable.log import Header
 
@@ -81,7 +82,9 @@ class Toy(HashJoin):
 
 
 def test_what_a_new_operator_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = make_plan(query())
     monkeypatch.setitem(REGISTRY, "toy", Toy)
+    assert make_plan(query()) == plans, "without a cost model it is taken by its name alone"
     for where, complete in COMPLETE.items():
         with pytest.raises(AssertionError, match=rf"(?s){where}.*toy"):
             complete()

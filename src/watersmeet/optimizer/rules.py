@@ -27,6 +27,8 @@ def able(plan: JoinPlan, request: PlanRequest) -> JoinPlan:
     for name, kind in REGISTRY.items():
         if kind.traits.theta != query.is_theta or kind.traits.asof != (query.asof is not None):
             continue  # for another kind of join
+        if name not in COST_MODELS and name != request.algorithm:
+            continue  # without a price it runs by its name alone
         why = _unable(name, request)
         if why is None or name == request.algorithm:
             candidates.append(name)
