@@ -239,8 +239,8 @@ def test_errors(spark: SparkSession, tmp_path: Path) -> None:
         wm.join(windowed, b, on="epoch", window="auto")
     with pytest.raises(QueryError, match=r"(?s)`window` is \"auto\" and `algorithm` is \"hash\".*Hint: leave"):
         wm.join(a, b, on="epoch", window="auto", algorithm="hash")
-    with pytest.raises(QueryError, match=r"(?s)`memory` is about joins that find.*Hint: use window"):
-        wm.join(windowed, b, on="epoch", window="1 hour", memory="1 GB")
+    with pytest.raises(QueryError, match=r"(?s)`strategy` is about joins that find.*Hint: use window"):
+        wm.join(windowed, b, on="epoch", window="1 hour", strategy="dbf")
     with pytest.raises(QueryError, match=r"(?s)`memory` is 'much'; .*Hint: write it like \"256 MB\""):
         wm.join(a, b, on="epoch", window="auto", memory="much")
     with pytest.raises(QueryError, match=r"(?s)computes inner joins of two to 8 streams; got \"left\" of 2.*Hint"):
