@@ -167,6 +167,7 @@ def require_static_joins(spark: SparkSession) -> None:
             "which streaming joins need; 4.1 is the first that can.",
             hint="use Spark 4.1 or newer, or join static DataFrames with Spark's own df.join.",
         )
+    _make_coordinator(spark)
 
 
 def reads_states(spark: SparkSession) -> bool:
@@ -183,13 +184,18 @@ def require_state_reader(spark: SparkSession) -> None:
         )
 
 
-# ---------------------------------------------------------------- states read before a query has run: seen in 4.2.1
+# ---------------------------------------------------------------- states before a query has run: seen in 4.1 and 4.2.1
+
+
+def _make_coordinator(spark: SparkSession) -> None:
+    """Have the coordinator of states, without which the first static join or read of a state fails: SPARK-58973.
+
+    Spark makes it when a session is asked for its queries.
+    """
+    list(spark.streams.active)
 
 
 def state_source(spark: SparkSession) -> DataFrameReader:
-    """Spark's state data source. It needs a coordinator, which listing a session's queries makes.
-
-    Without one the first read of a new session fails: SPARK-58973.
-    """
-    list(spark.streams.active)
+    """Spark's state data source."""
+    _make_coordinator(spark)
     return spark.read.format("statestore")
