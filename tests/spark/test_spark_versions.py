@@ -78,8 +78,14 @@ class Session:
     """Stands in for a session of some version, with checkpoints of some format."""
 
     def __init__(self, version: str, checkpoints: str | None) -> None:
-        self.version, self.conf = version, self
+        self.version, self.conf, self.streams = version, self, self
         self.checkpoints = checkpoints
+        self.listed = False
+
+    @property
+    def active(self) -> list[object]:
+        self.listed = True
+        return []
 
     def get(self, name: str, default: object) -> object:
         return self.checkpoints
@@ -88,6 +94,7 @@ class Session:
 def test_static_inputs_are_refused_on_4_0() -> None:
     for fits in (Session("4.1.0", "2"), Session("4.0.5", "1"), Session("4.0.5", None)):
         spark_versions.require_static_joins(fits)
+        assert fits.listed, "which makes the coordinator of states"
     text = r"Spark 4\.0\.5 cannot join static DataFrames in a session with `spark\S+` = 2, which streaming joins need"
     with pytest.raises(SettingError, match=rf"{text}; 4\.1 is the first that can\.\nHint: use Spark 4\.1 or newer"):
         spark_versions.require_static_joins(Session("4.0.5", "2"))

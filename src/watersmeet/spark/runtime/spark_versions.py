@@ -190,7 +190,7 @@ def require_state_reader(spark: SparkSession) -> None:
 def _make_coordinator(spark: SparkSession) -> None:
     """Have the coordinator of states, without which the first static join or read of a state fails: SPARK-58973.
 
-    Spark makes it when a session is asked for its queries.
+    Spark makes it when a session's queries are listed.
     """
     list(spark.streams.active)
 
