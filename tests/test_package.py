@@ -79,7 +79,8 @@ def test_the_wheel_has_the_package_with_its_types_and_pages_and_nothing_else(bui
 def test_the_sdist_has_the_sources_and_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as file:
-        file.extractall(tmp_path, filter="data")
+        file.extraction_filter = getattr(tarfile, "data_filter", None)  # not in Python 3.11.2
+        file.extractall(tmp_path)
     (unpacked,) = tmp_path.iterdir()
     assert set(os.listdir(unpacked)) - {"PKG-INFO", ".gitignore"} == {
         *("src", "LICENSE", "CHANGELOG.md", "README.md", "pyproject.toml")
