@@ -34,6 +34,8 @@ export function shards(batch) {
     bar(s.rows_in / most, "var(--s0)"),
     make("span", { class: "amount" }, `${count(s.rows_in)} rows · ${count(s.tuples)} tuples · ${millis(s.ms)}`),
   ]);
+  const others = batch.shard_count - batch.shards.length;
+  if (others > 0) rows.push(make("span", { class: "whole" }, `the slowest; and ${count(others)} others`));
   return make("div", { class: "bars" }, ...rows);
 }
 

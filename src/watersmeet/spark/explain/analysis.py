@@ -33,7 +33,7 @@ class Analysis:
     def statistics(self) -> list[list[dict[str, float]]] | None:
         """The last statistics of the streams, of each shard."""
         for batch in reversed(self.batches):
-            found = [s["statistics"] for s in batch.shards if "statistics" in s]
+            found = [s["statistics"] for s in batch.reports if "statistics" in s]
             if found:
                 return found
         return None

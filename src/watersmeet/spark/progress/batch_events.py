@@ -10,12 +10,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.events import Event
+from watersmeet.spark.progress.other_shards import PARTS
 from watersmeet.spark.progress.summary import BatchSummary
 
 #: Why tuples left the state or were never stored, and the counter of each reason.
 REASONS = {"window": "expired", "punctuation": "purged", "dead": "dead", "matched": "matched", "shed": "shed"}
-#: Where a shard's time goes.
-PARTS = ("decode", "load", "join", "emit", "watch", "save")
 #: Fields of a stream that are summed over the shards.
 SUMMED = ("rows_in", "late", "violations", "stored", "bytes", "closed")
 #: Number of hot keys that an event lists for a stream.
@@ -54,14 +53,15 @@ class RunEvents:
                 "tuples": counters["stored"] + sum(o["stored"] for o in others.values()),
                 "bytes": counters["state_bytes"] + sum(o["state_bytes"] for o in others.values()),
             },
-            "streams": self._streams(shards),
+            "streams": self._streams(batch.reports),
             "left": {reason: counters[name] for reason, name in REASONS.items()},
             "late": counters["late"],
             "violations": counters["violations"],
             "spark_ms": batch.spark_ms,
             "shard_ms": _slowest(shards),
             "shards": [_shard(s) for s in shards],
-            "skew": _skew([s["rows_in"] for s in shards]),
+            "shard_count": batch.shard_count,
+            "skew": _skew(max(s["rows_in"] for s in shards), counters["rows_in"] / batch.shard_count),
             "operators": others,
             "counters": counters,
         }
@@ -134,6 +134,6 @@ def _micros(report: dict[str, Any]) -> int:
     return sum(report.get(f"{part}_us", 0) for part in PARTS)
 
 
-def _skew(rows: Sequence[int]) -> float | None:
+def _skew(most: int, mean: float) -> float | None:
     """Rows of the fullest shard, as a multiple of the mean; None without rows."""
-    return round(max(rows) * len(rows) / sum(rows), 3) if sum(rows) else None
+    return round(most / mean, 3) if mean else None

@@ -11,12 +11,15 @@ from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from watersmeet.errors import QueryError
+from watersmeet.spark.progress.other_shards import LISTED, bounded, listed_and_others
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-#: Name of the observed metrics in a query's progress, and of their only field: the reports of all shards.
+#: Name of the observed metrics in a query's progress, and of their only field: the reports of the shards.
 METRICS, SHARDS = "watersmeet", "shards"
+#: In counters: what the shards that are not listed reported, together.
+OTHERS = "others"
 _numbers = count(1)
 
 
@@ -45,8 +48,9 @@ def counters(
 
     `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field
     `predicted` has the predictions of the cost models (state after the batch, work of the batch), from the
-    streams' statistics so far; `shards` has the counters of each shard. A batch without them (no shard was called)
-    gives an empty dictionary.
+    streams' statistics so far; `shards` has the counters of each shard. Of more than 64 shards it has those of the
+    slowest 64, and the field `others` has what the others counted together, and their number as `shards`; sums are
+    those of all. A batch without counters (no shard was called) gives an empty dictionary.
 
     `metrics` is the operator: "watersmeet" for joins, "watersmeet_groups" for groups that have an operator of their
     own, "watersmeet_a_b" for the join a_b before another. Observed metrics have a number behind these names
@@ -82,25 +86,30 @@ def _reports(row: Row | Mapping[str, Any] | None) -> list[str]:
     return reports or []
 
 
-def summed(shards: list[dict[str, Any]]) -> dict[str, Any]:
+def summed(found: list[dict[str, Any]]) -> dict[str, Any]:
     """The same from the reports of all shards for one batch."""
-    if not shards:
+    if not found:
         return {}
+    listed, others = listed_and_others(found)
+    shards = listed if others is None else [*listed, others]
     names = dict.fromkeys(name for s in shards for name, value in s.items() if type(value) is int)
     sums: dict[str, Any] = {name: sum(s.get(name, 0) for s in shards) for name in names}
-    del sums["shard"]  # and a shard without results emitted nothing
+    for name in ("shard", SHARDS):
+        sums.pop(name, None)
     for name in ("idle", "worker_bytes"):  # of streams and of processes, not of shards
         sums[name] = max(s.get(name, 0) for s in shards)
     predictions = [s["predicted"] for s in shards if s.get("predicted")]
     if len(predictions) == len(shards):
         known = set.intersection(*map(set, predictions))
         sums["predicted"] = {name: sum(p[name] for p in predictions) for name in predictions[0] if name in known}
-    return sums | {SHARDS: sorted(shards, key=lambda s: int(s["shard"]))}
+    sums[SHARDS] = sorted(listed, key=lambda s: int(s["shard"]))
+    return sums if others is None else sums | {OTHERS: others}
 
 
-def observed(kind: str, stats: int, detail: str) -> Column:
+def observed(kind: str, stats: int, detail: str, shards: int) -> Column:
     """The observed metrics: a single aggregate, because each one is evaluated for every result.
 
     It is an `if`: a CASE iterates over its branches for every result.
     """
-    return F.collect_list(F.expr(f"if(`{kind}` = {stats}, `{detail}`, NULL)")).alias(SHARDS)
+    reports = F.collect_list(F.expr(f"if(`{kind}` = {stats}, `{detail}`, NULL)"))
+    return (bounded(reports) if shards > LISTED else reports).alias(SHARDS)

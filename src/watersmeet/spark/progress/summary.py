@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from watersmeet.spark.progress.counters import METRICS, SHARDS, counters, names_of, summed, unnumbered
+from watersmeet.spark.progress.counters import METRICS, OTHERS, SHARDS, counters, names_of, summed, unnumbered
 
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """The summary of one batch. `counters` are those of one operator, summed over its `shards`."""
+    """The summary of one batch. `counters` are those of one operator, summed over all its shards."""
 
     counters: dict[str, Any]
-    shards: Sequence[dict[str, Any]]
+    shards: Sequence[dict[str, Any]]  # those that are listed
+    others: dict[str, Any] | None = None  # of the shards that are not listed, together
     progress: Any = None  # Spark's, as an object or as a dictionary; None for a static join
 
     @classmethod
@@ -30,12 +31,24 @@ class BatchSummary:
 
     @classmethod
     def _of(cls, sums: dict[str, Any], progress: Any = None) -> BatchSummary | None:
-        return cls({n: value for n, value in sums.items() if n != SHARDS}, sums[SHARDS], progress) if sums else None
+        if not sums:
+            return None
+        own = {n: value for n, value in sums.items() if n not in (SHARDS, OTHERS)}
+        return cls(own, sums[SHARDS], sums.get(OTHERS), progress)
 
     def count(self, name: str) -> int:
         """A counter of the operator; 0 if it has none of this name."""
         value: int = self.counters.get(name, 0)
         return value
+
+    @property
+    def reports(self) -> Sequence[dict[str, Any]]:
+        """Reports that together are about all shards."""
+        return self.shards if self.others is None else [*self.shards, self.others]
+
+    @property
+    def shard_count(self) -> int:
+        return len(self.shards) + (self.others["shards"] if self.others else 0)
 
     @property
     def streams(self) -> list[str]:

@@ -15,7 +15,7 @@ from watersmeet.joins.group_by.aggregates import Fold
 from watersmeet.joins.group_by.operator import GroupsOf, Partials
 from watersmeet.model.batches import NO_TIME, Batch, no_rows
 from watersmeet.model.grouping import GroupedQuery
-from watersmeet.spark.runtime.packing import PACKED, one
+from watersmeet.spark.runtime.packing import PACKED, blobs_of, one
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, PUNCTUATION, RESULT, STATS
 from watersmeet.state.groups import keys_of
@@ -73,8 +73,7 @@ class GroupPacker:
 
     def _blobs(self, kind: int, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
         n = len(self.ids)
-        blobs = [p.serialize().to_pybytes() for p in pieces]
-        columns = [self.ids, [0] * n, [NO_TIME] * n, [p.num_rows for p in pieces], blobs, [kind] * n]
+        columns = [self.ids, [0] * n, [NO_TIME] * n, [p.num_rows for p in pieces], blobs_of(pieces), [kind] * n]
         return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, PACKED, strict=True)], schema=PACKED)
 
 

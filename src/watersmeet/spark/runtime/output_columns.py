@@ -32,7 +32,7 @@ def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructFi
     )
     if is_packed:
         out = out.mapInArrow(OutputUnpacker(processor.query.schema), schema)
-    return out.observe(metrics, observed(KIND, STATS, DETAIL))
+    return out.observe(metrics, observed(KIND, STATS, DETAIL, len(processor.ids)))
 
 
 def results(rows: DataFrame, names: Sequence[str]) -> DataFrame:

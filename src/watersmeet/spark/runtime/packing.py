@@ -318,14 +318,13 @@ class Packer:
         else:
             divided = kind in (Blob.ROWS, Blob.KEYS) and not self.copied
             pieces = self._split(rows) if divided else [rows] * shards
-        whole = pieces[0].serialize().to_pybytes() if pieces[-1] is rows else None  # the same for all
         return _batch(
             [
                 self.ids,
                 [self.index] * shards,
                 [NO_TIME if seen is None else seen] * shards,
                 [p.num_rows for p in pieces],
-                [whole or p.serialize().to_pybytes() for p in pieces],
+                blobs_of(pieces),
                 [kind] * shards,
             ],
             PACKED,
@@ -338,6 +337,16 @@ class Packer:
 
     def _key(self, rows: pa.RecordBatch) -> Keys:
         return encode_key([rows.column(k) for k in self.spec.key], self.spec.null_safe)
+
+
+def blobs_of(pieces: Sequence[pa.RecordBatch]) -> list[bytes]:
+    """The blobs of all shards: empty without rows, and made once if all shards get the same rows."""
+    first = _blob(pieces[0])
+    return [first if piece is pieces[0] else _blob(piece) for piece in pieces]
+
+
+def _blob(rows: pa.RecordBatch) -> bytes:
+    return rows.serialize().to_pybytes() if rows.num_rows else b""
 
 
 def _latest(times: pa.Array) -> int | None:

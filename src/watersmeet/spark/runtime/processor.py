@@ -26,6 +26,7 @@ from watersmeet.joins.hash_join import HashJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.json_values import plain_rows
 from watersmeet.model.queries import JoinQuery, StreamSpec
+from watersmeet.spark.progress.other_shards import LISTED, with_sums
 from watersmeet.spark.progress.shard_report import about_arrivals, about_states
 from watersmeet.spark.progress.shard_statistics import watch
 from watersmeet.spark.runtime.lazy_processor import declare
@@ -164,6 +165,8 @@ class ShardProcessor(StatefulProcessor):
             stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             stats |= seen | working.join.measured()
             stats |= {"watermarks": working.join.reached(), "streams": about_states(working.join, arrivals)}
+            if len(self.ids) > LISTED:
+                stats = with_sums(stats)
             yield self.output_rows.details(STATS, [json.dumps(stats)])
 
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:

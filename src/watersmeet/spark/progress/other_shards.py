@@ -1,0 +1,132 @@
+"""The reports of many shards, bounded: those of the slowest shards in full, those of all shards summed by the driver.
+
+A report takes two or three kilobytes, and Spark keeps the progress of the last hundred batches. So from `LISTED` shards
+on a report also has its `sums`, a flat mapping of all numbers of which the sum over the shards has a meaning. The
+observed metrics then are the reports of the slowest `LISTED` shards and the sums of all. What the others reported is
+the difference; together they make one more report, whose `shards` is their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+#: Shards of which the progress has the whole report.
+LISTED = 64
+#: Where a shard's time goes.
+PARTS = ("decode", "load", "join", "emit", "watch", "save")
+#: Numbers of the whole report that are not summed: those of streams or of processes.
+ALIKE = ("shard", "idle", "worker_bytes", "time_us")
+#: Fields of a stream that are summed over the shards, and those of its statistics.
+OF_STREAM = ("rows_in", "late", "violations", "stored", "bytes", "closed", "keys")
+OF_STATISTICS = ("rate", "distinct", "window_tuples", "punctuation_rate", "set_size")
+
+Report = dict[str, Any]
+
+
+def with_sums(report: Report) -> Report:
+    """The report of a shard with its time, by which shards are listed, and its sums."""
+    time = sum(report.get(f"{part}_us", 0) for part in PARTS)
+    return report | {"time_us": time, "sums": sums_of(report)}
+
+
+def sums_of(report: Report) -> dict[str, float]:
+    """The numbers of a report that are summed, by a path. `has …` counts the shards that have such numbers at all."""
+    sums = {name: value for name, value in report.items() if type(value) is int and name not in ALIKE}
+    for i, stream in enumerate(report.get("streams", ())):
+        sums |= {f"streams {i} {name}": stream[name] for name in OF_STREAM if name in stream}
+    for i, values in enumerate(report.get("statistics", ())):
+        sums |= {f"statistics {i} {name}": values[name] for name in OF_STATISTICS if name in values}
+        if "stay" in values:
+            sums |= {f"stay {i} tuples": values["stay"] * values["rate"], f"stay {i} rate": values["rate"]}
+    for i, pair in enumerate(report.get("expected", ())):
+        sums |= {f"expected {i} {n}": value for n, value in enumerate(pair)}
+    for i, value in enumerate(report.get("scrambling", ())):
+        sums[f"scrambling {i}"] = value
+    for name, value in (report.get("predicted") or {}).items():
+        sums |= {f"predicted {name}": value, f"has predicted {name}": 1}
+    for name in ("expected", "scrambling"):
+        if name in report:
+            sums[f"has {name}"] = 1
+    return sums
+
+
+def bounded(reports: Column) -> Column:
+    """The reports of the slowest shards and the sums of all, in place of the reports of all shards."""
+
+    def field(report: Column, name: str) -> Column:
+        return F.get_json_object(report, f"$.{name}")
+
+    ranked = F.transform(reports, lambda r: F.struct(field(r, "time_us").cast("long").alias("time"), r.alias("report")))
+    slowest = F.transform(F.slice(F.sort_array(ranked, asc=False), 1, LISTED), lambda r: r["report"])
+    each = F.transform(reports, lambda r: F.from_json(field(r, "sums"), "map<string,double>"))
+    none = F.expr("cast(map() as map<string,double>)")
+    sums = F.aggregate(each, none, lambda all_, one: F.map_zip_with(all_, one, _sum))
+    total = F.to_json(F.struct(F.size(reports).alias("shards"), sums.alias("sums")))
+    return F.when(F.size(reports) > LISTED, F.concat(slowest, F.array(total))).otherwise(reports)
+
+
+def _sum(name: Column, a: Column, b: Column) -> Column:
+    return F.coalesce(a, F.lit(0.0)) + F.coalesce(b, F.lit(0.0))
+
+
+def listed_and_others(found: Sequence[Report]) -> tuple[list[Report], Report | None]:
+    """The reports that are listed, and that of all other shards together; None if all are listed."""
+    listed = list(takewhile(lambda report: "shard" in report, found))
+    total = next((report for report in found if "shard" not in report), None)
+    if total is None:
+        return [_without_sums(report) for report in listed], None
+    rest = dict(total["sums"])
+    for report in listed:
+        for name, value in report["sums"].items():
+            rest[name] -= value
+    others = _report_of(rest, total["shards"] - len(listed), listed[0])
+    return [_without_sums(report) for report in listed], others
+
+
+def _without_sums(report: Report) -> Report:
+    return {name: value for name, value in report.items() if name not in ("sums", "time_us")}
+
+
+def _report_of(sums: Mapping[str, float], shards: int, alike: Report) -> Report:
+    """The report of so many shards together. What is the same in all of them is taken from the report of another."""
+
+    def numbers(path: str, names: Iterable[Any]) -> dict[Any, float]:
+        return {name: sums[f"{path} {name}"] for name in names if f"{path} {name}" in sums}
+
+    def all_have(name: str) -> bool:
+        return round(sums.get(f"has {name}", 0)) == shards
+
+    report: Report = {name: round(value) for name, value in sums.items() if " " not in name}
+    report |= {"shards": shards} | {name: alike[name] for name in ("watermarks", "delays") if name in alike}
+    report["streams"] = [
+        stream | _rounded(numbers(f"streams {i}", OF_STREAM)) | {"hot": []}
+        for i, stream in enumerate(alike.get("streams", ()))
+    ]
+    if "statistics" in alike:
+        report["statistics"] = [
+            {"row_bytes": values["row_bytes"]} | numbers(f"statistics {i}", OF_STATISTICS) | _stay(sums, i)
+            for i, values in enumerate(alike["statistics"])
+        ]
+    streams = range(len(report["streams"]))
+    if all_have("expected"):
+        report["expected"] = [list(_rounded(numbers(f"expected {i}", range(2))).values()) for i in streams]
+    if all_have("scrambling"):
+        report["scrambling"] = [round(sums[f"scrambling {i}"]) for i in streams]
+    predicted = [name.removeprefix("predicted ") for name in sums if name.startswith("predicted ")]
+    report["predicted"] = _rounded(numbers("predicted", filter(lambda n: all_have(f"predicted {n}"), predicted)))
+    return report
+
+
+def _stay(sums: Mapping[str, float], i: int) -> dict[str, float]:
+    """The mean stay of a tuple, weighted by the rates."""
+    rate = sums.get(f"stay {i} rate", 0.0)
+    return {"stay": sums[f"stay {i} tuples"] / rate} if rate > 0 else {}
+
+
+def _rounded(values: dict[Any, float]) -> dict[Any, int]:
+    return {name: round(value) for name, value in values.items()}
