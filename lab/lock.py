@@ -1,4 +1,6 @@
-"""`python lab/lock.py NAME`: the part of requirements.lock that an extra of ours, or a package, needs; with its hashes.
+"""`python lab/lock.py NAME [WITHOUT]`: the part of requirements.lock that an extra of ours, or a package, needs.
+
+Hashes are kept. What the package WITHOUT needs is left out, itself included.
 
 The lock notes behind every package what it is there for (`# via`), so the part can be cut out of it without a resolver.
 It runs before anything is installed: nothing but the standard library is imported.
@@ -9,20 +11,25 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
 
-def part(lock: str, roots: Iterable[str]) -> str:
-    """The entries of a lock that the packages `roots` need, directly or not."""
+def part(lock: str, roots: Iterable[str], without: Iterable[str] = ()) -> str:
+    """The entries of a lock that the packages `roots` need, directly or not; not those that `without` need."""
     entries = re.findall(r"(?m)^[A-Za-z0-9].*\n(?:[ ]+.*\n?)*", lock)
     named = {_name(entry): entry for entry in entries}
-    needed = {_normal(root) for root in roots}
-    while grown := {name for name, entry in named.items() if name not in needed and needed & _parents(entry)}:
-        needed |= grown
+    needed = _needed(named, roots) - _needed(named, without)
     return "".join(entry for name, entry in named.items() if name in needed)
+
+
+def _needed(entries: Mapping[str, str], roots: Iterable[str]) -> set[str]:
+    needed = {_normal(root) for root in roots}
+    while grown := {name for name, entry in entries.items() if name not in needed and needed & _parents(entry)}:
+        needed |= grown
+    return needed
 
 
 def roots_of(project: dict[str, object], extra: str) -> list[str]:
@@ -53,4 +60,5 @@ if __name__ == "__main__":
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = sys.argv[1]
     roots = roots_of(known, wanted) if wanted in known["optional-dependencies"] else [wanted]
-    sys.stdout.write(part((ROOT / "requirements.lock").read_text(), roots))
+    lock = (ROOT / "requirements.lock").read_text()
+    sys.stdout.write(part(lock, roots, without=sys.argv[2:]))

@@ -32,6 +32,7 @@ def test_a_part_has_what_its_roots_need_with_hashes() -> None:
     cut = part(LOCK, ["a"])
     assert re.findall(r"(?m)^\S+(?===)", cut) == ["a", "b-c", "d"]
     assert cut.count("--hash") == 4
+    assert re.findall(r"(?m)^\S+(?===)", part(LOCK, ["a", "tool"], without=["b.c"])) == ["a", "tool"]
     assert part(LOCK, ["d"]).startswith("d==3 ; sys_platform == 'x' \\\n    --hash=sha256:4\n")
 
 
