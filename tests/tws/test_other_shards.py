@@ -60,8 +60,10 @@ def test_counters_are_those_of_all_shards(found: list[dict[str, Any]], data: st.
     assert whole.get("predicted") == every.get("predicted")
     assert whole["shards"] == every["shards"][: len(listed)]
     summary, of_all = BatchSummary.of_shards([*listed, total(shards)]), BatchSummary.of_shards(found_with_numbers)
-    assert summary is not None and of_all is not None
-    assert summary.shard_count == len(shards) and summary.counters["join_us"] == 3 * len(shards)
+    assert summary is not None
+    assert of_all is not None
+    assert summary.shard_count == len(shards)
+    assert summary.counters["join_us"] == 3 * len(shards)
     for i in (0, 1):
         for field in ("rows_in", "late", "stored", "keys"):
             assert sum(r["streams"][i][field] for r in summary.reports) == sum(r["streams"][i][field] for r in found)
