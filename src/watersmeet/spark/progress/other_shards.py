@@ -36,7 +36,7 @@ def with_sums(report: Report) -> Report:
 
 def sums_of(report: Report) -> dict[str, float]:
     """The numbers of a report that are summed, by a path. `has …` counts the shards that have such numbers at all."""
-    sums = {name: value for name, value in report.items() if type(value) is int and name not in ALIKE}
+    sums: dict[str, float] = {n: value for n, value in report.items() if type(value) is int and n not in ALIKE}
     for i, stream in enumerate(report.get("streams", ())):
         sums |= {f"streams {i} {name}": stream[name] for name in OF_STREAM if name in stream}
     for i, values in enumerate(report.get("statistics", ())):
