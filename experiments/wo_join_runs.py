@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ class Watched:
     results: int = 0
     kept: list[list[int]] = field(default_factory=list)  # by stream
     predicted: list[list[float]] = field(default_factory=list)  # by stream, equation 8
+    over_interval: list[list[float]] = field(default_factory=list)  # the same, rates measured since the lag
     latency: float = 0.0
     accuracy: float = 0.0
 
@@ -92,7 +94,7 @@ def held(join: RunningMultiway) -> list[int]:
 
 def watch(join: RunningMultiway, rows: Rows, seconds: float, batch: float = 1.0) -> Watched:
     """Run a join of three streams over the arrivals of `seconds`."""
-    seen = Watched(kept=[[] for _ in rows], predicted=[[] for _ in rows])
+    seen = Watched(kept=[[] for _ in rows], predicted=[[] for _ in rows], over_interval=[[] for _ in rows])
     waited = 0.0
     for number, batches in enumerate(steps(join.query.streams, rows, seconds, batch)):
         began, late, found = time.perf_counter(), 0.0, 0
@@ -107,6 +109,8 @@ def watch(join: RunningMultiway, rows: Rows, seconds: float, batch: float = 1.0)
         if isinstance(join.axis, KeyRanks) and isinstance(join.axis.buffers, PaperBuffers):
             for series, bound in zip(seen.predicted, equation_8(join.axis.buffers), strict=True):
                 series.append(bound)
+            for series, bound in zip(seen.over_interval, equation_8_over_interval(join.axis.buffers), strict=True):
+                series.append(bound)
     seen.latency = waited / max(1, seen.results)
     seen.accuracy = seen.results / max(1, possible(rows))
     return seen
@@ -120,18 +124,34 @@ def _behind(table: pa.Table, number: int, batch: float) -> float:
 
 
 def equation_8(buffers: PaperBuffers) -> list[float]:
-    """The buffer sizes by equation 8, from measured rates and lags and given or measured factors."""
-    n, then = len(buffers.given), np.array(buffers.history)
+    """The buffer sizes by equation 8, from recent rates, lags, and given or measured factors."""
+    n = len(buffers.given)
     streams = [Statistics(f"s{i}", max(buffers.rates[i].rate, 1e-3), scrambling=buffers.allowance(i)) for i in range(n)]
     lags = np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            if i != j:
-                position = buffers.disorder[j].count - buffers.allowance(j)
-                at = min(int(np.searchsorted(then[:, j], position)), len(then) - 1)
-                lags[i, j] = lag(buffers.tails[i], int(then[at, i]), buffers.tails[j], position) or 0
+    for i, j in itertools.permutations(range(n), 2):
+        lags[i, j] = _then(buffers, i, j)[1]
     p = Parameters(tuple(streams), lags=tuple(map(tuple, lags.tolist())))
     return [buffer(p, i) for i in range(n)]
+
+
+def equation_8_over_interval(buffers: PaperBuffers) -> list[float]:
+    """The same, with rates measured over the time in which the last k_j tuples of stream j came.
+
+    Then r_i · k_j / r_j is the number of tuples of stream i that came meanwhile.
+    """
+    sizes = []
+    for i, disorder in enumerate(buffers.disorder):
+        others = [_then(buffers, i, j) for j in range(len(buffers.given)) if j != i]
+        came = [disorder.count - arrived + ahead for arrived, ahead in others]
+        sizes.append(max(1.0, buffers.allowance(i) + max(came)))
+    return sizes
+
+
+def _then(buffers: PaperBuffers, i: int, j: int) -> tuple[int, int]:
+    """Tuples of stream i that had come when the tuple k_j before the last one of stream j came, and its lag then."""
+    history, position = np.array(buffers.history), buffers.disorder[j].count - buffers.allowance(j)
+    arrived = int(history[min(int(np.searchsorted(history[:, j], position)), len(history) - 1), i])
+    return arrived, lag(buffers.tails[i], arrived, buffers.tails[j], position) or 0
 
 
 def wo(made: Sequence[Scrambled], *, known: bool, **options: Any) -> RunningMultiway:
