@@ -91,7 +91,7 @@ CASES = {
             (Stretch("warm-up", 5, 20_000, 5.0), Stretch("steady", 8, 20_000, 5.0)),
             keys=200,
             drift=0,
-            repetitions=2,
+            repetitions=3,
         ),
         Case(
             "strings",
@@ -100,7 +100,7 @@ CASES = {
             keys=50_000,
             drift=2_500,
             wide=True,
-            repetitions=2,
+            repetitions=3,
         ),
         Case(
             "parquet-200k",
