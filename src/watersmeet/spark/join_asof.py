@@ -20,6 +20,7 @@ from watersmeet.spark.planning.columns import RESERVED, ignores_case, require
 from watersmeet.spark.planning.equalities import Equal
 from watersmeet.spark.planning.spark_words import refuses_in_sentences
 from watersmeet.spark.planning.stream_kinds import refuse_two_kinds_of_time
+from watersmeet.spark.planning.wo_join_options import memory_bytes
 from watersmeet.spark.streams import Stream, named, stream_label
 
 #: The key of a join without one: all rows have the same.
@@ -37,6 +38,7 @@ def join_asof(
     allow_exact: bool = True,
     how: str = "left",
     order_by: str | Sequence[str] | None = None,
+    memory: str | None = None,
     shards: int | None = None,
 ) -> Joined:
     """Join each row of `left` with at most one row of `right`: the nearest in event time among those with equal `on`.
@@ -59,9 +61,9 @@ def join_asof(
     newest version of each key stays: a table. Punctuations of `left` remove it. The result does not depend on the
     batches or on disorder within the delays; the same call over static DataFrames gives the same.
 
-    `on` is as in `wm.join`. Without it all rows meet in one shard. Streams have no windows here.
+    `on` and `memory` are as in `wm.join`. Without `on` all rows meet in one shard. Streams have no windows here.
     """
-    return _join_asof((left, right), on, direction, tolerance, allow_exact, how, order_by, shards)
+    return _join_asof((left, right), on, direction, tolerance, allow_exact, how, order_by, memory, shards)
 
 
 def _join_asof(
@@ -72,6 +74,7 @@ def _join_asof(
     allow_exact: bool,
     how: str,
     order_by: str | Sequence[str] | None,
+    memory: str | None,
     shards: int | None,
 ) -> Joined:
     streams = tuple(streams)
@@ -86,7 +89,7 @@ def _join_asof(
     columns = tuple(require(right.df, column, "order_by", label) for column in listed or ())
     reach = None if tolerance is None else durations.parse(tolerance, "tolerance")
     asof = AsOf(direction, reach, allow_exact, columns)
-    request = JoinRequest(join_kind(how), shards=shards, asof=asof)
+    request = JoinRequest(join_kind(how), shards=shards, asof=asof, memory=memory_bytes(memory))
     if on is None:
         return join_asof_streams(streams, [], request)
     texts = column_equalities.as_text(on, streams)

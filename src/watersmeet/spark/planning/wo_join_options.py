@@ -43,10 +43,13 @@ def read_options(streams: Sequence[Stream], algorithm: str, options: dict[str, A
 
 def windowed_memory(options: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """The memory of a join with windows or punctuations, in bytes, and the options without it."""
-    given = options.get("memory")
-    rest = {name: value for name, value in options.items() if name != "memory"}
+    return memory_bytes(options.get("memory")), {name: value for name, value in options.items() if name != "memory"}
+
+
+def memory_bytes(given: Any) -> int | None:
+    """The argument `memory` in bytes; None for no bound."""
     if given is None:
-        return None, rest
+        return None
     if not isinstance(given, str) or given.strip().replace(".", "", 1).removeprefix("-").isdigit():
         raise QueryError(
             f"`memory` is {given!r}; a number alone could be bytes or megabytes.",
@@ -58,7 +61,7 @@ def windowed_memory(options: dict[str, Any]) -> tuple[int | None, dict[str, Any]
             f"`memory` is {given!r}; the rows that are joined need some.",
             hint='write it like "256 MB" or "2 GB", or leave it out for no bound.',
         )
-    return memory, rest
+    return memory
 
 
 def refuse_options(options: dict[str, Any]) -> None:
