@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
 from lab.spark.feeds import Feed, failure, run
-from watersmeet.spark.session import BATCH_BYTES, LIMIT, NO_LIMIT
+from watersmeet.spark.session import BATCH_BYTES, BATCH_ROWS, FEW_ROWS, LIMITS, MANY_ROWS
 
 pytestmark = pytest.mark.spark
 
@@ -153,26 +153,30 @@ def test_a_column_that_is_gone_reads_as_null(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("before", "payload", "after"),
+    ("limits", "payload", "rows"),
     [
-        (NO_LIMIT, "bigint", NO_LIMIT),
-        (NO_LIMIT, "decimal(20,3)", NO_LIMIT),
-        (NO_LIMIT, "string", LIMIT),
-        (NO_LIMIT, "struct<x: binary>", LIMIT),
-        ("1000000", "string", "1000000"),
+        (LIMITS, "bigint", MANY_ROWS),
+        (LIMITS, "decimal(20,3)", MANY_ROWS),
+        (LIMITS, "string", FEW_ROWS),
+        (LIMITS, "struct<x: binary>", FEW_ROWS),
+        (LIMITS | {BATCH_ROWS: "70000"}, "string", "70000"),
+        (LIMITS | {BATCH_BYTES: "1000000"}, "string", MANY_ROWS),
     ],
 )
-def test_batches_of_rows_of_any_length_are_measured(
-    spark: SparkSession, tmp_path: Path, before: str, payload: str, after: str
+def test_few_rows_of_any_length_are_in_an_arrow_batch(
+    spark: SparkSession, tmp_path: Path, limits: dict[str, str], payload: str, rows: str
 ) -> None:
-    """Spark then cuts them by bytes; where rows are of fixed width, their number is limit enough."""
-    usual = spark.conf.get(BATCH_BYTES)
-    spark.conf.set(BATCH_BYTES, before)
+    """They are not measured; rows of fixed width may be many. What the user has set stays."""
+    usual = {name: spark.conf.get(name) for name in limits}
+    for name, value in limits.items():
+        spark.conf.set(name, value)
     try:
         _ = joined(feeds(spark, tmp_path, "bigint", payload)).df
-        assert spark.conf.get(BATCH_BYTES) == after
+        assert spark.conf.get(BATCH_ROWS) == rows
+        assert spark.conf.get(BATCH_BYTES) == limits[BATCH_BYTES]
     finally:
-        spark.conf.set(BATCH_BYTES, usual)
+        for name, value in usual.items():
+            spark.conf.set(name, str(value))
 
 
 def test_secrets_of_a_source_are_not_shown(

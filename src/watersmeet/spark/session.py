@@ -59,14 +59,16 @@ DEFAULT_PROVIDER = "HDFSBackedStateStoreProvider"
 EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: Good for speed; a foreign session may differ.
 ADVISED = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.python.daemon.module": "watersmeet.spark.runtime.daemon",
 }
-#: Spark measures an Arrow batch after every row that it puts in, which takes as long as putting it in, unless there is
-#: no limit. Rows of fixed width need none; with others `limit_batches` goes back to Spark's own.
+#: Arrow batches are bounded by their number of rows: with a bound in bytes Spark measures a batch after every row that
+#: it puts in, which takes as long as putting it in. Where rows are of any length `limit_batches` goes down to so few
+#: rows that their texts stay below Arrow's 2 GiB.
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-NO_LIMIT, LIMIT = str((1 << 31) - 1), str(64 << 20)
+MANY_ROWS, FEW_ROWS, NO_LIMIT = "100000", "1000", str((1 << 31) - 1)
+LIMITS = {BATCH_ROWS: MANY_ROWS, BATCH_BYTES: NO_LIMIT}
 FIXED_WIDTH = (
     NumericType,
     BooleanType,
@@ -82,6 +84,9 @@ FIXED_WIDTH = (
 #: default may be stricter (`default_file_manager`).
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_FILE_MANAGER = f"{CHECKPOINT_PACKAGE}.FileSystemBasedCheckpointFileManager"
+#: Arrow's Java library otherwise checks the bounds and the validity of each value that Spark reads from it or puts into
+#: it, which Spark has done before. It looks at these properties of the JVM when its classes are loaded.
+UNCHECKED_ARROW = {"arrow.enable_unsafe_memory_access": "true", "arrow.enable_null_check_for_get": "false"}
 #: Loggers of PySpark that print an error as a page of JSON before it is raised.
 DUPLICATE_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 LOCAL = {
@@ -100,7 +105,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the settings that Watersmeet needs to a session that you build yourself."""
     for name, (value, _) in REQUIRED.items():
         builder = builder.config(name, value)
-    for name, value in (ADVISED | {BATCH_BYTES: NO_LIMIT}).items():
+    for name, value in (ADVISED | LIMITS).items():
         builder = builder.config(name, value)
     return builder
 
@@ -130,8 +135,8 @@ def session(
     builder = SparkSession.builder
     builder = builder.master(master).appName("watersmeet") if remote is None else builder.remote(remote)
     known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED
-    if remote is None and SparkSession.getActiveSession() is None:  # an existing session may have a limit by now
-        known[BATCH_BYTES] = NO_LIMIT
+    if remote is None and SparkSession.getActiveSession() is None:  # an existing session may have others by now
+        known |= LIMITS
     known |= settings
     for name, value in known.items():
         if local or remote is None or name.startswith("spark.sql."):  # other settings are fixed when a server starts
@@ -141,6 +146,9 @@ def session(
             warnings.filterwarnings("ignore", "Failed to set ", UserWarning)
         spark = builder.getOrCreate()
     _hush(driver=local or remote is None)
+    if local and SparkContext._jvm is not None:  # tasks run in the driver's JVM
+        for name, value in UNCHECKED_ARROW.items():
+            SparkContext._jvm.java.lang.System.setProperty(name, value)
     source.register(spark)
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
@@ -179,13 +187,14 @@ def _cores(master: str) -> int:
 
 
 def limit_batches(df: DataFrame) -> None:
-    """Have Spark measure Arrow batches from now on if rows of `df` may be of any length: a few may be many bytes.
+    """Have Spark put fewer rows into an Arrow batch from now on if rows of `df` may be of any length.
 
-    The session stays so: its other queries may start at any time.
+    The session stays so: its other queries may start at any time. Limits that the user has chosen stay.
     """
+    conf = df.sparkSession.conf
     fixed = all(isinstance(f.dataType, FIXED_WIDTH) for f in df.schema)
-    if not fixed and df.sparkSession.conf.get(BATCH_BYTES, None) == NO_LIMIT:
-        df.sparkSession.conf.set(BATCH_BYTES, LIMIT)
+    if not fixed and all(conf.get(name, None) == value for name, value in LIMITS.items()):
+        conf.set(BATCH_ROWS, FEW_ROWS)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.session import ADVISED
+from watersmeet.spark.session import ADVISED, BATCH_BYTES, NO_LIMIT
 
 #: Setting, the value that holds nothing back, and the effect of any other value.
 HOLDING = (
@@ -24,7 +24,7 @@ def cautions(spark: SparkSession, shards: int) -> list[str]:
         have = (spark.conf.get(name, good) or good).lower()
         if have != good:
             lines.append(f"{name} is {have}: {effect}")
-    for name, good in ADVISED.items():
+    for name, good in (ADVISED | {BATCH_BYTES: NO_LIMIT}).items():
         have = spark.conf.get(name, "") or ""
         if have.lower() != good.lower():
             lines.append(f"{name} is {have or 'not set'}; batches are faster with {good}")

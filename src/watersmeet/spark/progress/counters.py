@@ -109,7 +109,8 @@ def summed(found: list[dict[str, Any]]) -> dict[str, Any]:
 def observed(kind: str, stats: int, detail: str, shards: int) -> Column:
     """The observed metrics: a single aggregate, because each one is evaluated for every result.
 
-    It is an `if`: a CASE iterates over its branches for every result.
+    It is an `if`: a CASE iterates over its branches for every result. Results have no detail: to see that first takes a
+    quarter of the time in which their kinds are compared.
     """
-    reports = F.collect_list(F.expr(f"if(`{kind}` = {stats}, `{detail}`, NULL)"))
+    reports = F.collect_list(F.expr(f"if(`{detail}` IS NOT NULL AND `{kind}` = {stats}, `{detail}`, NULL)"))
     return (bounded(reports) if shards > LISTED else reports).alias(SHARDS)

@@ -21,7 +21,7 @@ TAGS = ("kind", "stream", "row", "shard", "shards")
 
 def run(packed: DataFrame, processor: ShardProcessor, columns: Sequence[StructField], metrics: str) -> DataFrame:
     """The operator's whole output, one row each. Statistics are observed (see `counters`), and stay in the rows."""
-    head = [StructField(KIND, ByteType()), StructField(DETAIL, StringType())]
+    head = [StructField(KIND, ByteType(), nullable=False), StructField(DETAIL, StringType())]
     schema = StructType([*head, *columns])
     is_packed = processor.output_rows.packed
     out = packed.groupBy("shard").transformWithStateInPandas(

@@ -31,13 +31,17 @@ from watersmeet.spark.runtime.origins import ORIGIN
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, RESULT, VIOLATION
 from watersmeet.state.key_order import Order
 from watersmeet.state.keys import Int64s, Keys, encode, encode_key, numbered
+from watersmeet.state.segments import of_any_length
 from watersmeet.state.shards import row_words, split
 
 WHERE = pa.field("watersmeet position", pa.int64())  # the row's partition and its number in it
 ROW_BITS = 40
 
-#: Rows gathered before they are packed, in bytes of Arrow memory; about the largest blob times the shards.
+#: Rows gathered before they are packed, in bytes of Arrow memory.
 GATHER_BYTES = 64 << 20
+#: A blob has at most about so many bytes where Spark puts few rows into an Arrow batch (`session.limit_batches`): as
+#: many blobs as that stay below Arrow's 2 GiB.
+BLOB_BYTES = 1 << 20
 
 #: `seen` is `NO_TIME` where there was none: a NULL would make pandas read the whole column as floats.
 PACKED = pa.schema(
@@ -318,14 +322,18 @@ class Packer:
         else:
             divided = kind in (Blob.ROWS, Blob.KEYS) and not self.copied
             pieces = self._split(rows) if divided else [rows] * shards
+        ids: Sequence[int] = self.ids
+        if any(map(of_any_length, rows.schema.types)):
+            ids, pieces = _cut(ids, pieces)
+        n = len(ids)
         return _batch(
             [
-                self.ids,
-                [self.index] * shards,
-                [NO_TIME if seen is None else seen] * shards,
+                ids,
+                [self.index] * n,
+                [NO_TIME if seen is None else seen] * n,
                 [p.num_rows for p in pieces],
                 blobs_of(pieces),
-                [kind] * shards,
+                [kind] * n,
             ],
             PACKED,
         )
@@ -337,6 +345,18 @@ class Packer:
 
     def _key(self, rows: pa.RecordBatch) -> Keys:
         return encode_key([rows.column(k) for k in self.spec.key], self.spec.null_safe)
+
+
+def _cut(ids: Sequence[int], pieces: Sequence[pa.RecordBatch]) -> tuple[list[int], list[pa.RecordBatch]]:
+    """The pieces in parts of about `BLOB_BYTES`, and the shard of each part. Every shard has one at least."""
+    ids_of_parts: list[int] = []
+    parts: list[pa.RecordBatch] = []
+    for id, piece in zip(ids, pieces, strict=True):
+        step = max(1, piece.num_rows * BLOB_BYTES // max(BLOB_BYTES, piece.nbytes))
+        some = [piece.slice(at, step) for at in range(0, piece.num_rows, step)] or [piece]
+        ids_of_parts += [id] * len(some)
+        parts += [piece] if len(some) == 1 else some
+    return ids_of_parts, parts
 
 
 def blobs_of(pieces: Sequence[pa.RecordBatch]) -> list[bytes]:
