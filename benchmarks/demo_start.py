@@ -2,9 +2,9 @@
 
     python -m benchmarks.demo_start [COMMIT ...] [--runs 1] [--cached] [--out DIR]
 
-Each run clones the repository into a temporary folder and starts `./run demo` there, on a terminal of its own; commits take
-turns. The caches of pip and uv are off, so that all packages are downloaded; with --cached they are what they are. The first
-row is that of the first frame of the live view with numbers in it. Java must be there, it is not installed.
+Each run clones the repository into a temporary folder and starts `./run demo` there, on a terminal of its own; commits
+take turns. The caches of pip and uv are off, so that all packages are downloaded; with --cached they are what they are.
+The first row is that of the first frame of the live view with numbers in it. Java must be installed before.
 """
 
 import argparse
@@ -104,10 +104,11 @@ def summary(results: Mapping[str, Any]) -> str:
     """What a user has to expect: the medians of the last commit that was measured."""
     runs = [one for one in results["runs"] if one["commit"] == results["runs"][-1]["commit"]]
     first, end = (median(one[name] for one in runs) for name in ("first_row_s", "end_s"))
+    cores = results["machine"]["cores"]
     caches = "what pip had in its cache" if results["cached"] else "all packages downloaded"
     return (
-        f"In a fresh clone on {results['machine']['cores']} cores, with {caches}, the first row came after {first:.0f} s and the "
-        f"end after {end:.0f} s ({results['date']}, `./run bench demo_start`)."
+        f"In a fresh clone on {cores} cores, with {caches}, the first row came after {first:.0f} s and the end after "
+        f"{end:.0f} s ({results['date']}, `./run bench demo_start`)."
     )
 
 
