@@ -108,7 +108,7 @@ def summary(results: Mapping[str, Any]) -> str:
     caches = "what pip had in its cache" if results["cached"] else "all packages downloaded"
     return (
         f"In a fresh clone on {cores} cores, with {caches}, the first row came after {first:.0f} s and the end after "
-        f"{end:.0f} s ({results['date']}, `./run bench demo_start`)."
+        f"{end:.0f} s ({results['date']}, `./run bench demo_start`); a slow network adds to both."
     )
 
 
