@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import re
+from contextlib import redirect_stdout
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -18,13 +21,14 @@ TEXTS = {
     if ">>> " in file.read_text()
 }
 #: Those whose examples have a session, called `spark`.
-ON_SPARK = [name for name, text in TEXTS.items() if "= spark.sql(" in text]
+ON_SPARK = [name for name, text in TEXTS.items() if re.search(r"(?m)^ *(>>>|\.\.\.) .*\bspark\b", text)]
 
 
 def check(name: str, **names: Any) -> None:
-    ran = doctest.testmod(import_module(name), extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
+    with redirect_stdout(StringIO()) as shown:
+        ran = doctest.testmod(import_module(name), extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert ran.attempted > 0
-    assert ran.failed == 0
+    assert ran.failed == 0, shown.getvalue()  # the reason decides whether a test is run again
 
 
 @pytest.mark.parametrize("name", [name for name in TEXTS if name not in ON_SPARK])

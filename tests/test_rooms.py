@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
+
+import pytest
 
 from lab import ROOT
 
@@ -41,6 +43,14 @@ def test_no_name_is_used_for_two_things() -> None:
     for file in FILES:
         named[file.stem].append(str(file.relative_to(SOURCE)))
     assert {name: files for name, files in named.items() if len(files) > 1 and name not in LEVELS} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS_BESIDE)
+def test_no_name_is_used_for_two_things_beside_the_wheel(room: str) -> None:
+    """Each of these folders has its own rooms. In `tests` a room is part of the name: it is that of what is tested."""
+    count = Counter(file.name for file in BESIDE if file.is_relative_to(ROOT / room) and file.name != "__init__.py")
+    assert count, "there is something to look at"
+    assert [name for name, files in count.items() if files > 1] == []
 
 
 def test_nothing_is_named_after_speaking() -> None:

@@ -100,6 +100,7 @@ def batch(number: int, names: tuple[str, ...] = ("auctions", "bids"), run: str =
                 "ms": 140.0,
             },
         ],
+        "shard_count": 2,
         "skew": round(2 * fuller / rows_in, 3),
         "operators": {},
         "counters": {"rows_in": rows_in, "results": rows_in * 2 // 3, "late": late, "stored": stored},

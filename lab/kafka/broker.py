@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 from lab.jars import NotAtHand, fetched, java
-from lab.kafka.jars import BROKER, CACHE, KAFKA
+from lab.kafka.artifacts import BROKER, CACHE, KAFKA
 from lab.processes import HOST, free_port
 
 PORT = int(os.environ.get("KAFKA_PORT", 9092))

@@ -15,9 +15,9 @@ from playwright.sync_api import sync_playwright
 from examples.kafka_messages import make_topics
 from lab.dashboard.browser import CHROMIUM, FLAGS
 from lab.dashboard.screenshots import IMAGES
+from lab.kafka.artifacts import connector
 from lab.kafka.auction_house import PIPELINE, SCHEMA, House, running
 from lab.kafka.broker import Broker
-from lab.kafka.jars import connector
 
 SECONDS, RATE = 75, 200  # of auctions in a second
 OPEN_FOR = 12  # seconds from an auction's opening to its closing

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.jars import NotAtHand
+from lab.kafka.artifacts import connector as spark_connector
 from lab.kafka.broker import Broker
-from lab.kafka.jars import connector as spark_connector
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,14 @@ def test_a_disk_without_room_is_reported_by_name(tmp_path: Path, monkeypatch: py
     )
 
 
+def test_a_cache_that_is_gone_is_tidy(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "states", 100)
+    cache.root.rmdir()
+    assert cache.tidy() == 0
+    cache.tidy_when_due()
+    assert not cache.root.exists()
+
+
 def test_a_process_rests_after_it_has_tidied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks at all states of the machine: after every shard that would be the square of their number."""
     states, now, took = Cache(tmp_path / "states", 0), [1000.0], [0.0]

@@ -80,7 +80,7 @@ def test_statistics_are_those_of_all_shards(found: list[dict[str, Any]]) -> None
     listed, others = listed_and_others([shards[0], total(shards)])
     assert others is not None
     for i in (0, 1):
-        none = Statistics()
+        none = Statistics("ab"[i], rate=0.0)
         of_all = merged(none, [report["statistics"][i] for report in found])
         of_both = merged(none, [report["statistics"][i] for report in (*listed, others)])
         for field in ("rate", "distinct", "tuples", "punctuation_rate", "set_size", "row_bytes"):

@@ -75,7 +75,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Stream(NoDataFrame):
-    """One input of a join. Made by `stream`, read by `join`."""
+    """One input of a join: a DataFrame with its event times, its window, its delay and its punctuations.
+
+    `stream` makes it and `join` reads it. It can be looked at:
+
+    >>> bids = spark.sql("SELECT 7 AS item, TIMESTAMP '2026-05-01 10:05:00' AS bid_at, 12.5 AS price")
+    >>> wm.stream(bids, time="bid_at", window="1 hour", delay="5 seconds", punctuation=wm.unique("item"), name="bids")
+    <Stream bids: time bid_at, window 1 hour, delay 5 seconds, punctuations unique>
+    """
 
     df: DataFrame
     name: Any  # a text; None if it was given none and is not joined yet

@@ -118,7 +118,29 @@ class Operator:
 
 @dataclass(frozen=True)
 class State:
-    """The state of a query after a batch. Only headers are read in advance."""
+    """The state of a query after a batch. Only headers are read in advance.
+
+    Rows that have matched are kept as those that have not, until their window is over:
+
+    >>> import tempfile
+    >>> from watersmeet import testing
+    >>> folder, clock = tempfile.TemporaryDirectory(), testing.Clock("2026-05-01T10:00")
+    >>> auctions = testing.feed(spark, "item int, opened_at timestamp", [[(7, clock.now)]], f"{folder.name}/a")
+    >>> bids = testing.feed(spark, "item int, bid_at timestamp", [[(7, clock.now), (8, clock.now)]], f"{folder.name}/b")
+    >>> joined = wm.join(
+    ...     wm.stream(auctions.stream(), time="opened_at", name="auctions"),
+    ...     wm.stream(bids.stream(), time="bid_at", name="bids"),
+    ...     on="item",
+    ...     window="1 hour",
+    ... )
+    >>> output = testing.run(joined.df, f"{folder.name}/checkpoint")
+    >>> state = wm.read_state(spark, f"{folder.name}/checkpoint")
+    >>> state.batch, state.streams, state.operators
+    (0, ('auctions', 'bids'), (<Operator 0: hash of auctions, bids, 2 shards>,))
+    >>> state.rows("bids").select("item").orderBy("item").collect()
+    [Row(item=7), Row(item=8)]
+    >>> folder.cleanup()
+    """
 
     spark: SparkSession
     checkpoint: str

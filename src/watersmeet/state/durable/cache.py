@@ -74,7 +74,11 @@ class Cache:
     def tidy(self) -> int:
         """Remove half-changed states of dead processes and the oldest beyond the limit; returns the bytes left."""
         kept: list[tuple[float, int, Path]] = []
-        for entry in list(os.scandir(self.root)):
+        try:
+            entries = list(os.scandir(self.root))
+        except FileNotFoundError:  # removed by a container that shares /dev/shm and does not see whose it is
+            return 0
+        for entry in entries:
             _, taken, pid = entry.name.partition(TAKEN)
             if taken:
                 if not _alive(int(pid)):

@@ -1,4 +1,4 @@
-"""The jars of a Kafka broker, and of Spark's connector to it."""
+"""Maven's artifacts for Kafka: those of a broker, and the jars of Spark's connector."""
 
 from __future__ import annotations
 
