@@ -28,6 +28,14 @@ def test_pairs_by_segment_are_what_a_stable_sort_gives(segments: list[int]) -> N
     assert grouped.T.tolist() == sorted(pairs.T.tolist(), key=lambda pair: pair[2])
 
 
+@given(st.lists(st.integers(1, 40), max_size=6))
+def test_runs_of_equal_values_end_where_the_next_begin(lengths: list[int]) -> None:
+    values = np.repeat(np.arange(len(lengths), dtype=np.int32) * 7 % 5, lengths)  # neighbours differ, others may not
+    ends = np.zeros(len(lengths), np.int64)
+    assert sorting.ends_of_runs(values, ends) == len(lengths)
+    assert ends.tolist() == np.cumsum(lengths, dtype=np.int64).tolist()
+
+
 def test_times_that_bunch_are_given_up_and_sorted_otherwise() -> None:
     times = np.append(np.arange(10_000)[::-1], 1 << 58)  # but for one row all fall into one bucket, in reverse
     which = np.arange(times.size)

@@ -28,6 +28,7 @@ def warm_up(*, multiway_joins: bool = False, baselines: bool = False, sorted_ind
     sorting.by_time(one, one, one.copy())
     pairs = np.zeros((4, 1), np.int32)
     sorting.by_segment(*pairs, two.copy(), pairs.copy())
+    sorting.ends_of_runs(pairs[2], one.copy())
     empty = value_lists.views({name: np.zeros(16, kind) for name, kind in value_lists.ARRAYS.items()})
     value_lists.clear(empty)
     value_lists.insert(empty, one, one, one, data, two, 0, one.copy())
