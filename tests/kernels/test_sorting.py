@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.kernels import sorting
-from watersmeet.state.index import by_time
+from watersmeet.state.index import by_time, first_since
 
 
 @given(
@@ -18,6 +18,13 @@ def test_rows_by_time_are_what_a_stable_sort_gives(times: list[int], random) -> 
     which = random.sample(range(len(times)), random.randint(0, len(times)))
     ordered = by_time(np.array(times, np.int64), np.array(which, np.int64))
     assert ordered.tolist() == sorted(which, key=lambda row: times[row])
+
+
+@given(st.lists(st.integers(-3, 3), max_size=20), st.integers(-4, 4))
+def test_the_first_row_since_a_time_divides_the_earlier_from_the_others(times: list[int], time: int) -> None:
+    which = by_time(np.array(times, np.int64), np.arange(len(times)))
+    first = first_since(np.array(times, np.int64), which, time)
+    assert [times[row] < time for row in which.tolist()] == [True] * first + [False] * (len(times) - first)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
