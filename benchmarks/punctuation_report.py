@@ -18,11 +18,13 @@ from lab.measure.tables import Table
 COLUMNS = ("operator", "tuples/s", "min–max", "× hash", "log, %", "results", "propagated", "stored", "state, kB")
 LEGEND = """tuples/s: of both streams together, per CPU second of the join itself, median of the repetitions; × hash:
 CPU time of the join over that of the plain window join in the same run; log, %: what making the state durable costs on
-top; stored and state: means over the second half of the run, of tuples and of all bytes, closed keys included."""
+top; stored and state: means over the second half of the run, of tuples and of all bytes, closed keys included. `hash,
+informed` is the plain window join that leaves out what PWJoin does not store on arrival, and knows it without work."""
 COLOURS = {
     "nested_loop": "#9ca3af",
     "hash, 100 buckets": "#7fb0dc",
     "hash": "#1e3a5f",
+    "hash, informed": "#4f7fb5",
     "pjoin": "#0f766e",
     "pwjoin": "#c2410c",
     "pwjoin, none": "#f0a070",
@@ -72,6 +74,11 @@ class Claim:
         return value <= self.most if self.most is not None else value >= (self.least or 0.0)
 
 
+FEW_SAVED = (
+    "with one list per key both joins look at the same stored tuples, those in results (see Work), and to find and "
+    "make the results is most of the time; PWJoin stores and expires fewer tuples, which alone is worth what `hash, "
+    "informed` shows, and to close, purge and propagate keys costs more"
+)
 CLAIMS = (
     Claim("CPU time of PWJoin over the plain window join", "without", join_time, "pwjoin, none", "hash", most=1.05),
     Claim(
@@ -80,7 +87,7 @@ CLAIMS = (
         join_time,
         "pwjoin",
         "hash",
-        most=1.05,
+        most=1.08,
         why="a punctuation makes a node for its key, looks up the key on the other side, is propagated and stored; "
         "together that costs several times what a tuple costs, and the nodes crowd the tables that tuples use",
     ),
@@ -107,16 +114,29 @@ CLAIMS = (
         why="12 hours of auctions over those that run (an hour's) and those whose end was lost (2 % of 12 hours')",
     ),
     Claim("CPU time of PWJoin over 100 buckets, long window", "rate-15", join_time, "pwjoin", "hash, 100 buckets", 1.0),
-    Claim(
-        "CPU time of PWJoin over the plain window join, long window",
-        "rate-15",
-        join_time,
-        "pwjoin",
-        "hash",
-        1.0,
-        why="with one bucket per key a probe meets only partners, so a smaller state does not make it faster",
+    *(
+        Claim(
+            "output rate of PWJoin over the plain window join",
+            case,
+            join_time,
+            "hash",
+            "pwjoin",
+            least=1,
+            why=FEW_SAVED,
+        )
+        for case in ("rate-5", "rate-15")
     ),
-    Claim("CPU time of PWJoin over the plain window join, short window", "rate-5", join_time, "pwjoin", "hash", 1.1),
+    *(
+        Claim(
+            "the same, were punctuations free: hash, informed over the plain window join",
+            case,
+            join_time,
+            "hash",
+            "hash, informed",
+            least=1,
+        )
+        for case in ("rate-5", "rate-15")
+    ),
 )
 
 
@@ -173,6 +193,34 @@ def _savings(cases: dict[str, CaseResults]) -> tuple[str, ...]:
     return "state", text, required, measured, answer(grows, quick=quick)
 
 
+def work(cases: dict[str, CaseResults]) -> Table:
+    """What the operators do, counted."""
+    rows = []
+    for name in ("rate-5", "rate-15", "irrelevant"):
+        for operator in ("hash", "hash, informed", "pwjoin"):
+            runs = runs_of(cases[name], operator) if name in cases else []
+            if runs and "probed" in runs[0]:
+                counted = ("rows_in", "closed_keys", "probed", "results", "inserted", "dead", "purged", "expired")
+                rows.append((name, operator, *(f"{runs[0][counter]:,}" for counter in counted)))
+    columns = (
+        "case",
+        "operator",
+        "tuples",
+        "punctuations",
+        "looked at",
+        "results",
+        "stored",
+        "dead",
+        "purged",
+        "expired",
+    )
+    caption = (
+        "Looked at: stored tuples that probes meet; stored: tuples in state after their batch; dead: tuples that are "
+        "not, because the other stream has closed their key."
+    )
+    return Table("Work", caption, columns, rows)
+
+
 def case_table(name: str, case: CaseResults) -> Table:
     names = list(dict.fromkeys(run["contender"] for run in case["runs"]))
     return Table(name, f"{case['about']}.", COLUMNS, [_row(case, operator) for operator in names])
@@ -226,7 +274,7 @@ def predictions(cases: dict[str, CaseResults]) -> Table:
 
 def tables(results: dict[str, Any]) -> list[Table]:
     cases = results["cases"]
-    return [claims(results), predictions(cases), *(case_table(name, case) for name, case in cases.items())]
+    return [claims(results), work(cases), predictions(cases), *(case_table(name, case) for name, case in cases.items())]
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -43,8 +43,8 @@ def cases(quick: bool) -> list[Case]:
             f"rate-{window}",
             f"two punct-asc-100-40, a tuple every ms, windows of {window} s, batches of 5 s",
             punct(ASCENDING, 100_000 // part, 0.001, window, 5.0, values=1_500),
-            (*EVERY, "pjoin"),
-            repetitions=min(turns, 3),
+            (*EVERY, "hash, informed", "pjoin"),
+            repetitions=turns,
         )
         for window in (5, 15)
     ]

@@ -111,6 +111,15 @@ def test_a_punctuation_takes_effect_when_the_watermark_has_reached_it(delay: int
     assert effect.nodes.size == 1
 
 
+def test_a_tuple_of_the_very_time_violates_a_punctuation_that_has_taken_effect() -> None:
+    stream = Stream()
+    stream.add(value(7, 1))
+    assert stream.violations((1, 7), (1, 8)) == [False, False], "makes the filter"
+    stream.add(value(8, 5))
+    stream.declared.keys.take_effect(5)
+    assert stream.violations((5, 8), (5, 9)) == [True, False]
+
+
 def test_of_two_times_the_earlier_stands() -> None:
     stream = Stream(delay=1)
     stream.add(value(1, 9))
@@ -179,6 +188,13 @@ def test_lies_are_counted_by_key() -> None:
     stream.store((5, 1), (5, 2), (3, 3), (5, 10), (9, 11))
     stream.add(value(1, 4), value(2, 5), value(4, 0), between(10, 12, 8))
     assert stream.declared.keys.contradicted == 2, "1 at 5, and 11 at 9"
+
+
+def test_a_key_closed_twice_is_contradicted_once_by_the_earlier_time() -> None:
+    stream = Stream()
+    stream.store((7, 1), (7, 2))
+    stream.add(value(1, 9), value(1, 5), value(2, 5), value(2, 4))
+    assert stream.declared.keys.contradicted == 2
 
 
 # ---------------------------------------------------------------- what tuples promise

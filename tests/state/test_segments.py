@@ -43,6 +43,15 @@ def test_a_slice_is_packed_without_the_rest() -> None:
     assert unpack(0, data, zlib.crc32(memoryview(data))).rows.column("n").to_pylist() == [5000, 5001, 5002]
 
 
+@pytest.mark.parametrize("count", [20, 2_000])
+def test_only_many_rows_are_compressed(count: int) -> None:
+    rows = pa.record_batch({"n": pa.array(range(count), pa.int64())})
+    data = pack(rows)
+    values = rows.column("n").buffers()[1].to_pybytes()
+    assert (values in data.to_pybytes()) == (rows.nbytes <= segments.UNCOMPRESSED)
+    assert unpack(0, data, zlib.crc32(memoryview(data))).rows == rows
+
+
 def test_a_flipped_bit_is_noticed_wherever_it_is() -> None:
     data = pack(table(1, 2, 3)).to_pybytes()
     checksum = zlib.crc32(data)

@@ -25,7 +25,7 @@ from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.punctuations.closed_keys import Effect
 from watersmeet.state.punctuations.punctuation_set import PunctuationSet
 from watersmeet.state.row_order import row_ranks, value_ranks
-from watersmeet.state.segments import of_any_length, pieces
+from watersmeet.state.segments import pieces
 from watersmeet.state.stream_state import StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -266,7 +266,7 @@ class RunningAsofJoin(RunningJoin[ValueLists]):
     def _pieces(self, own: Int64s, found: Int64s) -> Iterator[slice]:
         """Results in pieces that are bounded in bytes, too."""
         left, right = self.streams
-        if not any(of_any_length(column.type) for column in self.query.schema):
+        if not self.varies:
             return iter([slice(0, own.size)])
         widths = left.widths(own, left.spec.schema.names)
         widths[found != NIL] += right.widths(found[found != NIL], list(right.spec.payload))

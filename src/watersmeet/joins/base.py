@@ -25,6 +25,7 @@ from watersmeet.state.key_order import Order
 from watersmeet.state.keys import Int64s, encode_key
 from watersmeet.state.punctuations.neighbours import Mine
 from watersmeet.state.punctuations.punctuation_set import PunctuationSet
+from watersmeet.state.segments import of_any_length
 from watersmeet.state.shards import ShardKeys
 from watersmeet.state.statistics.lateness import MeasuredDelay
 from watersmeet.state.stream_state import Arrivals, IndexT, StreamState
@@ -41,6 +42,7 @@ class RunningJoin(ABC, Generic[IndexT]):
 
     def __init__(self, query: JoinQuery, streams: list[StreamState[IndexT]]) -> None:
         self.query = query
+        self.varies = any(of_any_length(column.type) for column in query.schema)  # whether results differ in size
         self.operator: dict[str, Any] = {}  # name and options, as the state's header has them
         self.streams = streams
         self.watermarks = [BEFORE_ALL] * len(query.streams)

@@ -14,6 +14,7 @@ from watersmeet.joins.base import RunningJoin
 from watersmeet.model.batches import Batch
 from watersmeet.model.queries import JoinQuery
 from watersmeet.state.arrays import Arrays
+from watersmeet.state.index import first_since
 from watersmeet.state.stream_state import StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -63,7 +64,7 @@ class RunningHashJoin(RunningJoin[ValueLists]):
         self.insert(build, self.arrivals[build].which)
         yield from self._probe(other)
         rest = self.arrivals[other]
-        self.insert(other, rest.which[rest.times[rest.which] >= self.alive_from(other)])
+        self.insert(other, rest.which[first_since(rest.times, rest.which, self.alive_from(other)) :])
         for i, stream in enumerate(self.streams):
             self.counters.expired += stream.expire_before(self.alive_from(i))
             self.counters.stored += len(stream)

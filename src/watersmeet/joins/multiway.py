@@ -31,7 +31,7 @@ from watersmeet.state.key_ordered import BEYOND, LAST
 from watersmeet.state.keys import Int64s
 from watersmeet.state.pending_tuples import PendingState
 from watersmeet.state.row_windows import RowWindowState
-from watersmeet.state.segments import of_any_length, pieces
+from watersmeet.state.segments import pieces
 from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
@@ -214,8 +214,7 @@ class RunningMultiway(RunningJoin[ValueLists]):
             kept = kept[self._within_bound(rows, given)]
         if not kept.size:
             return
-        varies = any(of_any_length(column.type) for column in self.query.schema)
-        for some in pieces(wide(kept)) if varies else [slice(0, kept.size)]:
+        for some in pieces(wide(kept)) if self.varies else [slice(0, kept.size)]:
             table = made(kept[some])
             if where is not None:
                 holds = np.flatnonzero(where.holds(table.combine_chunks().to_batches()[0]))

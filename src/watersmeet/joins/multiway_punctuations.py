@@ -61,8 +61,7 @@ class MultiwayPunctuations:
             if j == i:
                 continue
             if p.lists.closed_keys:
-                some = p.filter.suspects(which, keys)
-                out[some] |= p.lists.marks(p.lists.nodes_of(which[some], keys)) == kernel.PROPAGATED
+                out |= p.filter.marked(which, keys, kernel.PROPAGATED)
             if p.has_ranges():
                 inside = np.flatnonzero(p.within(p.order().of_keys(keys)[which]))
                 out[inside] |= p.lists.nodes_of(which[inside], keys) == kernel.NIL  # propagated as part of its range

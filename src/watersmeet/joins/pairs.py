@@ -12,7 +12,7 @@ from watersmeet.joins.base import RunningJoin
 from watersmeet.model.predicates import Kept, Predicate
 from watersmeet.state.index import Int32s
 from watersmeet.state.keys import Bools, Int64s
-from watersmeet.state.segments import of_any_length, pieces, widths
+from watersmeet.state.segments import pieces, widths
 from watersmeet.state.value_lists import UNASKED, ValueLists
 
 #: Positions of rows in a batch.
@@ -85,7 +85,7 @@ def _stored_columns(join: Join, i: int) -> Sequence[str]:
 
 def _pieces(join: Join, i: int, rows: Rows, numbers: Int32s, positions: Int32s) -> Iterator[slice]:
     """Pairs in pieces that are bounded in bytes, too; their number is bounded already."""
-    if not any(of_any_length(column.type) for column in join.query.schema):
+    if not join.varies:
         yield slice(0, rows.size)
         return
     theirs = join.streams[1 - i].segments.widths(numbers, positions, _stored_columns(join, i))

@@ -19,6 +19,7 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import Unbounded
 from watersmeet.state.arrays import Arrays
 from watersmeet.state.durable.parts import DurablePart
+from watersmeet.state.index import first_since
 from watersmeet.state.keys import Bools, Int64s
 from watersmeet.state.punctuations.closed_keys import Effect
 from watersmeet.state.punctuations.punctuation_set import PunctuationSet
@@ -79,7 +80,7 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         build, other = (0, 1) if len(self.arrivals[0].which) <= len(self.arrivals[1].which) else (1, 0)
         # keys closed before the batch: the other stream brings no tuple of them. Those that it closes now are purged.
         closed = yield from self._probe(build)
-        self._store(build, None, closed)
+        self._store(build, 0, closed)
         single_keys = min(self.watermarks) < AFTER_ALL  # if all streams have ended, no key is propagated by itself
         effects = [
             of.keys.take_effect(watermark, ended=single_keys and watermark == AFTER_ALL)
@@ -87,7 +88,7 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         ]
         closed = yield from self._probe(other)
         rest = self.arrivals[other]
-        self._store(other, rest.times[rest.which] >= self.alive_from(other), closed)
+        self._store(other, first_since(rest.times, rest.which, self.alive_from(other)), closed)
         if self.unmatched.semi:
             found = self.unmatched.take_semi(0)
             self._drop(0, found, effects[0])
@@ -135,21 +136,23 @@ class RunningPWJoin(RunningJoin[ValueLists]):
             return closed if closed.size else None
         return other.in_ranges(arrivals.which, arrivals.keys) | (closed if closed.size else False)
 
-    def _store(self, i: int, useful: Bools | None, closed: Bools | None) -> None:
-        """Insert the useful tuples (None: all) whose keys are not closed; the others leave at once."""
-        which = self.arrivals[i].which
-        if closed is not None and closed.any():
-            self.counters.dead += int(np.count_nonzero(closed if useful is None else useful & closed))
-            useful = ~closed if useful is None else useful & ~closed
+    def _store(self, i: int, first: int, closed: Bools | None) -> None:
+        """Insert the tuples from number `first` on whose keys are not closed; the others leave at once."""
+        which = self.arrivals[i].which[first:]
+        open_ = None if closed is None else ~closed[first:]
+        if open_ is not None:
+            dead = which.size - int(np.count_nonzero(open_))
+            self.counters.dead += dead
+            open_ = open_ if dead else None
         if not self.unmatched.tracks(i):
-            self.insert(i, which if useful is None else which[useful])
+            self.insert(i, which if open_ is None else which[open_])
             return
         stays = self.unmatched.wanted(i, which)
-        if useful is not None:
-            stays = stays & useful
+        if open_ is not None:
+            stays = stays & open_
         self.insert(i, which[stays])
         self.unmatched.inserted(i, which[stays])
-        self.unmatched.leave_rows(i, which[~stays])
+        self.unmatched.leave_rows(i, np.concatenate([self.arrivals[i].which[:first], which[~stays]]))
 
     # ------------------------------------------------------------ tuples out
 
@@ -165,16 +168,19 @@ class RunningPWJoin(RunningJoin[ValueLists]):
     def _purge(self, j: int, effect: Effect) -> None:
         """Purge the tuples of j under keys that the other stream has just closed; new ones count as not stored."""
         stream, closer = self.streams[j], self.streams[1 - j]
-        nodes = closer.lists.counterparts(effect.nodes, stream.lists) if effect.nodes.size else effect.nodes
+        if effect.nodes.size:
+            self._count_purged(j, stream.lists.purge_counterparts(closer.lists, effect.nodes, stream.segments.left))
         for low, high, _ in effect.intervals:
-            nodes = np.union1d(nodes, self.punctuation_sets[j].keys.index.between(low, high))
-        if nodes.size:
-            gone = stream.lists.purge(nodes, stream.segments.left)
-            self.unmatched.leave(j, gone)
-            new = int(np.count_nonzero(stream.lists.segment[gone] == self.arrivals[j].number)) if self.arrivals else 0
-            self.counters.dead += new
-            self.counters.inserted -= new
-            self.counters.purged += int(gone.size) - new
+            nodes = self.punctuation_sets[j].keys.index.between(low, high)
+            self._count_purged(j, stream.lists.purge(nodes, stream.segments.left))
+
+    def _count_purged(self, j: int, gone: Int64s) -> None:
+        self.unmatched.leave(j, gone)
+        segment = self.streams[j].lists.segment
+        new = int(np.count_nonzero(segment[gone] == self.arrivals[j].number)) if self.arrivals else 0
+        self.counters.dead += new
+        self.counters.inserted -= new
+        self.counters.purged += int(gone.size) - new
 
     def _expire(self, i: int, effect: Effect) -> None:
         """Expire tuples; closed keys that lose their last tuple become candidates for propagation."""

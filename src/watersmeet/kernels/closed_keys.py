@@ -20,19 +20,25 @@ from watersmeet.kernels.value_lists import (
     PROPAGATED,
     drop_node,
     find,
+    free,
     new_node,
     prefetch_keys,
     unlink,
 )
 
+#: Later than all times.
+NEVER = np.int64((1 << 63) - 1)
+
 
 @kernel
 def close(lists, order, times, words, data, offsets, nodes):
-    """Mark the keys `order` as PENDING at their times; a key without a node gets one.
+    """Mark the keys `order` as PENDING at their times; a key without a node gets one. Returns the numbers (f, s, c).
 
-    nodes[k] is the node of order[k], or NIL if it has a mark already. Of two times the earlier counts; if that is the
-    new one, nodes[k] is NIL - 1 - node.
+    nodes[:f] are the nodes of keys that were open before; the last s of `nodes` are those of pending keys that are now
+    closed earlier: of two times the earlier counts. Of the f keys c have a stored tuple that is newer.
     """
+    fresh = 0
+    sooner = 0
     for k in range(order.size):
         if k % GROUP == 0:
             prefetch_keys(lists, order, words, k, min(k + GROUP, order.size), False)
@@ -43,15 +49,21 @@ def close(lists, order, times, words, data, offsets, nodes):
         n = np.int64(lists.table[cell])
         if n == NIL:
             n = new_node(lists, cell, words[i], data, start, length)
-        nodes[k] = NIL
         if lists.mark[n] == OPEN:
             lists.mark[n] = PENDING
             lists.closed_at[n] = times[i]
             lists.meta[CLOSED_KEYS] += 1
-            nodes[k] = n
+            nodes[fresh] = n
+            fresh += 1
         elif lists.mark[n] == PENDING and times[i] < lists.closed_at[n]:
             lists.closed_at[n] = times[i]
-            nodes[k] = NIL - 1 - n
+            sooner += 1
+            nodes[nodes.size - sooner] = n
+    contradicted = 0
+    for k in range(fresh):
+        newest = lists.newest[nodes[k]]
+        contradicted += newest != NIL and lists.time[newest] > lists.closed_at[nodes[k]]
+    return fresh, sooner, contradicted
 
 
 @kernel
@@ -105,25 +117,51 @@ def counterparts(lists, nodes, other, out):
         out[k] = other.table[find(other, lists.word[n], lists.arena, lists.at[n], lists.length[n])]
 
 
+@part
+def take_out(lists, n, left, gone, count):
+    """Unlink all tuples of node n and write their slots to gone[count:]; returns where the next ones go."""
+    s = np.int64(lists.oldest[n])
+    while s != NIL:
+        up = np.int64(lists.newer[s])
+        unlink(lists, s, left)
+        gone[count] = s
+        count += 1
+        s = up
+    return count
+
+
 @kernel
 def purge(lists, nodes, left, gone):
     """Purge all tuples of these nodes (NIL is skipped) and write their slots to `gone`, which has room for all tuples.
 
-    Returns how many were purged. A node without a mark is removed with its last tuple.
+    Returns how many were purged; the caller frees their slots. A node without a mark is removed with its last tuple.
     """
     count = 0
     for k in range(nodes.size):
-        n = nodes[k]
-        if n == NIL:
-            continue
-        s = np.int64(lists.oldest[n])
-        while s != NIL:
-            up = np.int64(lists.newer[s])
-            unlink(lists, s, left)
-            gone[count] = s
-            count += 1
-            s = up
+        if nodes[k] != NIL:
+            count = take_out(lists, nodes[k], left, gone, count)
     return count
+
+
+@kernel
+def purge_counterparts(closer, nodes, lists, left, gone):
+    """The same for the nodes in `lists` of the keys that these nodes have in `closer`."""
+    count = 0
+    for k in range(nodes.size):
+        if k % GROUP == 0:
+            prefetch_counterparts(closer, nodes, lists, k, min(k + GROUP, nodes.size))
+        n = nodes[k]
+        m = np.int64(lists.table[find(lists, closer.word[n], closer.arena, closer.at[n], closer.length[n])])
+        if m != NIL:
+            count = take_out(lists, m, left, gone, count)
+    return count
+
+
+@kernel
+def free_all(lists, slots):
+    """Free these slots, of tuples that were unlinked."""
+    for k in range(slots.size):
+        free(lists, slots[k])
 
 
 @kernel
@@ -131,6 +169,7 @@ def discard(lists, slots, left):
     """Evict these tuples."""
     for k in range(slots.size):
         unlink(lists, slots[k], left)
+        free(lists, slots[k])
 
 
 @kernel
@@ -175,26 +214,78 @@ def gather(data, starts, lengths, out):
             at += 1
 
 
-@kernel
-def _bit(word, bits):
-    """The position of a key's bit. Uses other bits of the hash than the table and the choice of a shard do."""
-    return (mix(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20) & np.uint64(bits - 1)
+@part
+def _shift(bits):
+    """How far to shift a product so that it is the place of a bit."""
+    shift = 58
+    while np.int64(1) << (58 - shift) < bits.size:
+        shift -= 1
+    return np.uint64(shift)
+
+
+@part
+def _bit(word, shift):
+    """The place of a key's bit: the highest bits of a product, which depend on all bits of the word."""
+    return np.uint64(word) * np.uint64(0x9E3779B97F4A7C15) >> shift
+
+
+@part
+def set_bit(bits, shift, word):
+    """Set a key's bit."""
+    b = _bit(word, shift)
+    bits[b >> np.uint64(6)] |= np.uint64(1) << (b & np.uint64(63))
 
 
 @kernel
 def set_bits(bits, words):
-    """Set the bits of these words."""
+    """Set the bits of these words. `bits` has a power of two of elements."""
+    shift = _shift(bits)
     for k in range(words.size):
-        b = _bit(words[k], bits.size * 64)
-        bits[b >> np.uint64(6)] |= np.uint64(1) << (b & np.uint64(63))
+        set_bit(bits, shift, words[k])
 
 
 @kernel
-def suspects(bits, order, words, out):
-    """Write to `out` the positions k for which the bit of words[order[k]] is set; returns their number."""
-    count = 0
+def marked(lists, bits, new_words, new_times, order, times, words, data, offsets, least, out):
+    """out[k] = whether the key of row order[k] has at least the mark `least`. Returns how many were looked up.
+
+    With `times`, unless empty, also whether it is PENDING and the row is later than its punctuation. Only keys whose
+    bit is set are looked up, or all of them if there are no `bits`. The bits of new punctuations, by time, are set on
+    the way: before the first row that is later, if `order` is by time.
+    """
+    looked_up = order.size
+    if bits.size:
+        looked_up = 0
+        new = 0
+        shift = _shift(bits)
+        due = new_times[0] if new_times.size and times.size else NEVER
+        if not times.size:
+            new = new_words.size
+            for j in range(new):
+                set_bit(bits, shift, new_words[j])
+        for k in range(order.size):
+            i = order[k]
+            if times.size and times[i] > due:
+                while new < new_words.size and new_times[new] < times[i]:
+                    set_bit(bits, shift, new_words[new])
+                    new += 1
+                due = new_times[new] if new < new_words.size else NEVER
+            b = _bit(words[i], shift)
+            hit = bits[b >> np.uint64(6)] >> (b & np.uint64(63)) & np.uint64(1)
+            out[k] = hit
+            looked_up += np.int64(hit)
+        for j in range(new, new_words.size):
+            set_bit(bits, shift, new_words[j])
+        if not looked_up:
+            return looked_up
     for k in range(order.size):
-        b = _bit(words[order[k]], bits.size * 64)
-        out[count] = k
-        count += np.int64(bits[b >> np.uint64(6)] >> (b & np.uint64(63)) & np.uint64(1))
-    return count
+        if not bits.size and k % GROUP == 0:
+            prefetch_keys(lists, order, words, k, min(k + GROUP, order.size), False)
+        if bits.size and not out[k]:
+            continue
+        i = order[k]
+        start = offsets[i]
+        n = np.int64(lists.table[find(lists, words[i], data, start, offsets[i + 1] - start)])
+        out[k] = n != NIL and (
+            lists.mark[n] >= least or (lists.mark[n] == PENDING and times.size > 0 and times[i] > lists.closed_at[n])
+        )
+    return looked_up

@@ -78,3 +78,30 @@ def by_segment(rows, slots, segments, places, starts, out):
         out[1, at] = slots[k]
         out[2, at] = segments[k]
         out[3, at] = places[k]
+
+
+@kernel
+def ends_of_runs(values, ends):
+    """Write to `ends` where each run of equal values ends; equal ones stand together. Returns the number of runs.
+
+    Looks at O(log length) values of each run.
+    """
+    count = 0
+    start = 0
+    while start < values.size:
+        value = values[start]
+        step = 1
+        while start + step < values.size and values[start + step] == value:
+            step *= 2
+        low = start + step // 2  # the run holds this
+        high = min(start + step, values.size)  # and not this
+        while high - low > 1:
+            middle = (low + high) // 2
+            if values[middle] == value:
+                low = middle
+            else:
+                high = middle
+        ends[count] = high
+        count += 1
+        start = high
+    return count

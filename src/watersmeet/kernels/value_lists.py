@@ -352,7 +352,7 @@ def probe(lists, order, times, words, data, offsets, back, ahead, track, closed,
 
 @part
 def unlink(lists, s, left):
-    """Take tuple s out of both lists and free its slot. Its node is removed with its last tuple if it has no mark."""
+    """Take tuple s out of both lists; the caller frees its slot. A node without a mark goes with its last tuple."""
     meta = lists.meta
     before, after = np.int64(lists.earlier[s]), np.int64(lists.later[s])
     if before != NIL:
@@ -377,14 +377,19 @@ def unlink(lists, s, left):
         drop_node(lists, n)
     left[lists.segment[s]] -= 1
     lists.node[s] = NIL
-    # first in, first out: slots are reused in the order in which they were freed, so neighbours stay neighbours
+    meta[LIVE] -= 1
+
+
+@part
+def free(lists, s):
+    """Free the slot of a tuple. First in, first out: neighbours that are freed in order stay neighbours."""
+    meta = lists.meta
     lists.later[s] = NIL
     if meta[SLOT_FREE_TAIL] != NIL:
         lists.later[meta[SLOT_FREE_TAIL]] = s
     else:
         meta[SLOT_FREE] = s
     meta[SLOT_FREE_TAIL] = s
-    meta[LIVE] -= 1
 
 
 @part

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ def has_order(kind: pa.DataType) -> bool:
     return not (pt.is_nested(kind) or pt.is_null(kind) or pt.is_interval(kind))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamSpec:
     """One input: its columns, which of them are time and key, its window and its delay (microseconds).
 
@@ -170,7 +171,7 @@ class StreamSpec:
         """Whether no row is ever late, whatever its time: punctuations then hold from their batch on."""
         return self.delay >= FOREVER
 
-    @property
+    @cached_property
     def payload(self) -> tuple[str, ...]:
         """Columns that only this stream contributes to a result."""
         return tuple(name for name in self.schema.names if name not in self.key)
@@ -216,7 +217,7 @@ def columns_of(streams: Sequence[StreamSpec]) -> pa.Schema:
     return pa.schema(fields + [s.schema.field(c) for s in streams for c in s.payload])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JoinQuery:
     """Streams that meet on a common key. The result's columns are the key, then each stream's payload.
 
@@ -320,7 +321,7 @@ class JoinQuery:
         for column in asof.order_by:
             self.streams[1].check_order_by(column)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Columns of a result; semi and anti joins give the first stream's alone."""
         return columns_of(self.streams if self.pairs else self.streams[:1])

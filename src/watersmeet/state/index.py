@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Protocol
 
 import numpy as np
@@ -49,3 +50,8 @@ def by_time(times: Int64s, which: Int64s) -> Int64s:
         return which
     out = np.empty_like(which)
     return out if sorting.by_time(times, which, out) else which[np.argsort(times[which], kind="stable")]
+
+
+def first_since(times: Int64s, which: Int64s, time: int) -> int:
+    """The number of the first of these rows, which are in order of time, that is not before `time`."""
+    return bisect_left(which, time, key=times.__getitem__)

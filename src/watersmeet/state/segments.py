@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import StateCorruptError
+from watersmeet.kernels.sorting import ends_of_runs
 from watersmeet.state.keys import Int64s
 
 #: No value that is handed to a state store is larger than about this.
@@ -22,6 +24,9 @@ SEGMENT_BYTES = 16 << 20
 TABLE_BYTES = 64 << 20
 #: Tables of results with fewer bytes than this leave with the next one: each costs the worker half a millisecond.
 SMALL_TABLE = 256 << 10
+
+#: Rows of at most so many bytes become durable uncompressed.
+UNCOMPRESSED = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,21 @@ def keep(rows: pa.RecordBatch, path: Path) -> None:
 
 
 def pack(rows: pa.RecordBatch) -> pa.Buffer:
-    """Rows as a compressed Arrow IPC stream: self-describing, readable by any Arrow tool."""
+    """Rows as a compressed Arrow IPC stream: self-describing, readable by any Arrow tool.
+
+    Few rows are not compressed: they would hardly get smaller, and it takes longer than all else.
+    """
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
+    # no threads: other shards have the other cores, and to wake one takes as long as to compress a small column
+    options = pa.ipc.IpcWriteOptions(compression=_codec() if rows.nbytes > UNCOMPRESSED else None, use_threads=False)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_batch(rows)
     return sink.getvalue()
+
+
+@cache
+def _codec() -> pa.Codec:
+    return pa.Codec("zstd", 1)
 
 
 def unpack(id: int, data: pa.Buffer | bytes, checksum: int, *, verify: bool = True) -> Segment:
@@ -211,12 +225,11 @@ class Segments:
 
     def take(self, numbers: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], columns: Sequence[str]) -> pa.Table:
         """The given rows; `numbers` must be grouped (all of one segment together)."""
-        edges = np.flatnonzero(np.diff(numbers)) + 1
-        starts = [0, *edges.tolist()]
-        stops = [*edges.tolist(), numbers.size]
+        ends = np.empty(len(self.parts), np.int64)
+        stops = ends[: ends_of_runs(numbers, ends)].tolist()
         pieces = [
             self.parts[int(numbers[a])].rows.select(list(columns)).take(pa.array(rows[a:b]))
-            for a, b in zip(starts, stops, strict=True)
+            for a, b in zip([0, *stops], stops, strict=False)
         ]
         return pa.Table.from_batches(pieces)
 

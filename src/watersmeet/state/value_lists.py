@@ -136,18 +136,20 @@ class ValueLists:
         """Evict these tuples."""
         closed_keys.discard(self.lists, slots, left)
 
-    def close(self, which: Int64s, times: Int64s, keys: Keys) -> tuple[Int64s, Int64s]:
+    def close(self, which: Int64s, times: Int64s, keys: Keys) -> tuple[Int64s, Int64s, int]:
         """Mark the keys `which` as closed by this stream at these times.
 
-        Gives the nodes of those that were open before, and of those that are now closed at an earlier time.
+        Gives the nodes of those that were open before, and of those that are now closed at an earlier time; and how
+        many of the former have a stored tuple that is newer.
         """
         self._make_room(which.size, keys, tuples=False)
         nodes = np.empty(which.size, np.int64)
-        closed_keys.close(self.lists, which, times, keys.words, keys.data, keys.offsets, nodes)
-        fresh = nodes[nodes > kernel.NIL]
+        fresh, sooner, contradicted = closed_keys.close(
+            self.lists, which, times, keys.words, keys.data, keys.offsets, nodes
+        )
         if self._watched:
-            self._add_born(fresh)
-        return fresh, kernel.NIL - 1 - nodes[nodes < kernel.NIL]
+            self._add_born(nodes[:fresh])
+        return nodes[:fresh], nodes[which.size - sooner :], contradicted
 
     def nodes_of(self, which: Int64s, keys: Keys) -> Int64s:
         """The node of each of these keys, NIL where there is none."""
@@ -164,7 +166,18 @@ class ValueLists:
     def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of these nodes; returns the slots that went."""
         gone = np.empty(len(self), np.int64)
-        return gone[: closed_keys.purge(self.lists, nodes, left, gone)].copy()
+        return self._freed(gone[: closed_keys.purge(self.lists, nodes, left, gone)])
+
+    def purge_counterparts(self, closer: ValueLists, nodes: Int64s, left: Int64s) -> Int64s:
+        """Purge all tuples of the keys that these nodes have in `closer`; returns the slots that went."""
+        gone = np.empty(len(self), np.int64)
+        return self._freed(gone[: closed_keys.purge_counterparts(closer.lists, nodes, self.lists, left, gone)])
+
+    def _freed(self, gone: Int64s) -> Int64s:
+        """The same slots, free: in their order, for they are used again in that in which they are freed."""
+        slots = np.sort(gone)
+        closed_keys.free_all(self.lists, slots)
+        return slots
 
     def finish(
         self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]

@@ -15,7 +15,8 @@ import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -206,7 +207,7 @@ def _of_this_format(what: str) -> Iterator[None]:
 
 def _fields(record: Any) -> dict[str, Any]:
     """A record's fields by name; what they hold is left as it is (`asdict` would copy all of it)."""
-    return {f.name: getattr(record, f.name) for f in fields(record)}
+    return dict(zip(names := type(record).__slots__, attrgetter(*names)(record), strict=True))
 
 
 #: Fields of a query's description that are microseconds.

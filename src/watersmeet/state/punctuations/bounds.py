@@ -67,7 +67,7 @@ class Retention:
         before = self.dropped
         if self.keys.lists.closed_keys > MOST_KEYS:
             self._trim_keys()
-        elif self.keys.lists.closed_keys > max(MERGED_FROM, 2 * self.unmerged, self.keys.lists.keys // 4):
+        elif self.keys.lists.closed_keys > max(MERGED_FROM, 2 * self.unmerged, self.keys.lists.keys // 2):
             self._merge_neighbours(LONG_RUN)
             self.unmerged = self.keys.lists.closed_keys
         for ranges in (self.keys.ranges, self.keys.merged):
@@ -81,7 +81,6 @@ class Retention:
 
     def _merge_neighbours(self, at_least: int) -> Int64s:
         """Turn runs of at least so many neighbouring keys into ranges; returns the nodes without tuples that stay."""
-        self.keys.filter.reset()
         lists = self.keys.lists.lists
         nodes = self.keys.lists.marked()
         idle = nodes[(lists.oldest[nodes] == kernel.NIL) & (lists.mark[nodes] >= kernel.CLOSED)]

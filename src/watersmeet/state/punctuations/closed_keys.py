@@ -70,9 +70,12 @@ class ClosedKeys:
         if self.has_ranges():
             open_ = ~self.within(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
-        nodes, sooner = self.lists.close(np.flatnonzero(keys.valid), times, keys)
-        self.filter.add(keys.words)
-        self.count_contradicted(nodes, self.lists.lists.closed_at[nodes])
+        nodes, sooner, contradicted = self.lists.close(np.flatnonzero(keys.valid), times, keys)
+        self.filter.add(keys.words, times)
+        if self.latest is None and not self.spec.timeless:
+            self.contradicted += contradicted
+        else:
+            self.count_contradicted(nodes, self.lists.lists.closed_at[nodes])
         self.pending_nodes = np.concatenate([self.pending_nodes, nodes])
         self.fresh = np.concatenate([self.fresh, nodes, sooner])
 
@@ -118,14 +121,10 @@ class ClosedKeys:
 
     def violations(self, which: Int64s, times: Int64s, keys: Keys) -> Bools:
         """Which of these tuples of the stream itself violate its punctuations."""
-        out = np.zeros(which.size, np.bool_)
         if self.lists.closed_keys:
-            some = self.filter.suspects(which, keys)
-            nodes = self.lists.nodes_of(which[some], keys)
-            some, nodes = some[nodes != kernel.NIL], nodes[nodes != kernel.NIL]
-            marks = self.lists.lists.mark[nodes]
-            after = times[which[some]] > self.lists.lists.closed_at[nodes]
-            out[some] = (marks >= kernel.CLOSED) | ((marks == kernel.PENDING) & after)
+            out = self.filter.marked(which, keys, kernel.CLOSED, times)
+        else:
+            out = np.zeros(which.size, np.bool_)
         if self.has_ranges():
             out |= self.in_ranges(which, keys)
         if self.pending_ranges:
@@ -175,10 +174,10 @@ class ClosedKeys:
 
     def closed(self, which: Int64s, keys: Keys) -> Bools:
         """Which of these keys the stream will not bring any more."""
-        out = np.zeros(which.size, np.bool_)
         if self.lists.closed_keys:
-            some = self.filter.suspects(which, keys)
-            out[some] = self.lists.marks(self.lists.nodes_of(which[some], keys)) >= kernel.CLOSED
+            out = self.filter.marked(which, keys, kernel.CLOSED)
+        else:
+            out = np.zeros(which.size, np.bool_)
         if self.has_ranges():
             out |= self.in_ranges(which, keys)
         return out
@@ -205,6 +204,7 @@ class ClosedKeys:
 
         A stream that has `ended` closes all keys, if they have an order.
         """
+        self.filter.settle()
         reached = watermark if self.spec.in_order or watermark == AFTER_ALL else watermark - 1
         lists = self.lists.lists
         due = lists.closed_at[self.pending_nodes] <= reached
