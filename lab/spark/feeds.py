@@ -14,9 +14,20 @@ from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
 from watersmeet.spark.runtime import worker_cache
+from watersmeet.spark.session import SHARDS
 from watersmeet.testing import Feed, QueryOutput, run
 
-__all__ = ["Feed", "QueryOutput", "failure", "metrics_of", "partitions", "remove_working_states", "rows", "run"]
+__all__ = [
+    "Feed",
+    "QueryOutput",
+    "divided",
+    "failure",
+    "metrics_of",
+    "partitions",
+    "remove_working_states",
+    "rows",
+    "run",
+]
 
 
 @contextmanager
@@ -28,6 +39,17 @@ def partitions(spark: SparkSession, n: int) -> Iterator[None]:
         yield
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@contextmanager
+def divided(spark: SparkSession, shards: int, tasks: int) -> Iterator[None]:
+    """Have joins of so many shards, in so many tasks, for a while."""
+    with partitions(spark, tasks):
+        spark.conf.set(SHARDS, str(shards))
+        try:
+            yield
+        finally:
+            spark.conf.unset(SHARDS)
 
 
 def metrics_of(query: StreamingQuery) -> list[dict[str, Any]]:

@@ -47,10 +47,14 @@ def test_what_is_held_and_what_is_heavy_and_what_changed(checkpoint: Path) -> No
 
 
 def test_a_checkpoint_for_another_number_of_shards(checkpoint: Path, tmp_path: Path) -> None:
-    code, printed, _ = state(checkpoint, "--rescale", 3, tmp_path / "three")
-    assert code == 0
-    assert "start the query with shards=3" in printed
-    assert (tmp_path / "three" / "metadata").exists()
+    for shards, tasks, words in ((3, 3, ()), (4, 2, ("--tasks", 2))):
+        new = tmp_path / str(shards)
+        code, printed, _ = state(checkpoint, "--rescale", shards, new, *words)
+        assert code == 0
+        assert f"start the query with shards={shards}" in printed
+        assert (new / "metadata").exists()
+        kept = [json.loads(f.read_text().splitlines()[1]) for f in (new / "offsets").glob("[0-9]*")]
+        assert {offsets["conf"]["spark.sql.shuffle.partitions"] for offsets in kept} == {str(tasks)}
 
 
 @pytest.mark.parametrize(("words", "named"), [(("--rows", "bids"), "bids"), (("--diff", "0", "999"), "999")])

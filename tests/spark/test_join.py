@@ -294,7 +294,7 @@ def test_the_hash_is_sparks_own(spark: SparkSession) -> None:
     assert [row[0] for row in df.select(F.hash("v")).collect()] == [spark_hash(v) for v in values]
 
 
-@pytest.mark.parametrize(("shards", "partitions"), [(2, 2), (7, 7), (16, 16), (3, 8), (10, 4)])
+@pytest.mark.parametrize(("shards", "partitions"), [(2, 2), (7, 7), (16, 16), (3, 8), (10, 4), (64, 2), (12, 4)])
 def test_every_shard_has_a_partition_of_its_own_while_there_are_enough(
     spark: SparkSession, shards: int, partitions: int
 ) -> None:

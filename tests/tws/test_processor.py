@@ -24,7 +24,7 @@ from watersmeet.errors import StateCorruptError, StateError, StateFormatError, S
 from watersmeet.model.queries import JoinQuery, StreamSpec
 from watersmeet.model.windows import TimeWindow
 from watersmeet.spark.runtime.packing import one
-from watersmeet.spark.runtime.placement import shard_ids
+from watersmeet.spark.runtime.placement import even_tasks, shard_ids, spark_hash
 from watersmeet.state.durable.log import MemoryStore
 
 pytestmark = pytest.mark.tws
@@ -226,6 +226,21 @@ def test_a_shard_without_a_state_begins_with_the_first_batch_that_reaches_it() -
 
 def test_shard_0_is_there_whatever_the_number_of_shards_and_partitions() -> None:
     assert all(0 in shard_ids(shards, partitions) for shards in range(1, 9) for partitions in range(1, 9))
+
+
+@pytest.mark.parametrize("shards", [6, 64, 96])
+def test_ids_are_the_same_for_every_number_of_tasks_that_divides_the_shards_evenly(shards: int) -> None:
+    for tasks in (n for n in range(1, shards + 1) if shards % n == 0):
+        assert shard_ids(shards, tasks) == shard_ids(shards, shards)
+        loads = Counter(spark_hash(id) % tasks for id in shard_ids(shards, tasks))
+        assert set(loads.values()) == {shards // tasks}
+
+
+@pytest.mark.parametrize(
+    ("shards", "cores", "tasks"), [(2, 2, 2), (64, 2, 2), (64, 3, 4), (3, 2, 3), (10, 4, 5), (2, 8, 2), (7, 2, 7)]
+)
+def test_tasks_keep_all_cores_busy_and_have_equally_many_shards(shards: int, cores: int, tasks: int) -> None:
+    assert even_tasks(shards, cores) == tasks
 
 
 A, B = spec("a", {"j": (pa.int64(), [])}), spec("b", {})

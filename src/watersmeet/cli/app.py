@@ -180,6 +180,10 @@ def state(
         tuple[int, str] | None,
         typer.Option(metavar="N NEW", help="Write the checkpoint NEW with N shards; the query must have stopped."),
     ] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="With --rescale: tasks that share the shards; default: one for each."),
+    ] = None,
     master: Master = None,
 ) -> None:
     """Show what a checkpoint holds: tuples, bytes, oldest and newest per stream and shard. The query may be running.
@@ -192,7 +196,7 @@ def state(
     """
     from watersmeet.cli import state_command as states
 
-    states.show(checkpoint, rows=rows, limit=limit, keys=keys, diff=diff, rescale=rescale, master=master)
+    states.show(checkpoint, rows=rows, limit=limit, keys=keys, diff=diff, rescale=rescale, tasks=tasks, master=master)
 
 
 @app.command(epilog=CODES)

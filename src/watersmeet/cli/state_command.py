@@ -24,6 +24,7 @@ def show(
     keys: bool = False,
     diff: tuple[int, int] | None = None,
     rescale: tuple[int, str] | None = None,
+    tasks: int | None = None,
     master: str | None = None,
 ) -> None:
     """Print parts of a checkpoint; by default, the contents of every shard by stream."""
@@ -36,7 +37,9 @@ def show(
         try:
             if rescale is not None:
                 shards, new = rescale
-                console.print(str(wm.rescale_state(spark, checkpoint, new, shards=shards)), markup=False)
+                # the session here is not that of the query, which may have many more cores
+                state = wm.rescale_state(spark, checkpoint, new, shards=shards, tasks=tasks or shards)
+                console.print(str(state), markup=False)
                 console.print(
                     f"{new} is written; start the query with shards={shards} and this checkpoint.", markup=False
                 )

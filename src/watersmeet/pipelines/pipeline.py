@@ -53,6 +53,7 @@ class Session:
 
     master: str | None = None
     shards: int | None = None
+    tasks: int | None = None
     memory: str | None = None
     packages: tuple[str, ...] = ()
     settings: Options = field(default_factory=dict, repr=False)

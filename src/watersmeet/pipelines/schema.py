@@ -202,6 +202,7 @@ SINK_NAMES = ("results", "late", "violations", "malformed", "punctuations")
 SESSION = {
     "master": TEXT,
     "shards": COUNT,
+    "tasks": COUNT,
     "memory": ValueSpec('a size like "2g"', (str,)),
     "packages": ValueSpec("coordinates of Maven packages", (list,), items=TEXT),
     "settings": OPTIONS,

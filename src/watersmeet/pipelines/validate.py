@@ -83,6 +83,7 @@ _EXAMPLES: dict[str | int, str] = {
     "options": "options = { header = true }",
     "punctuation": 'punctuation = { when = "closed", on = "item_id" }',
     "shards": "shards = 4",
+    "tasks": "tasks = 2",
     "headers": "headers = { kind = \"'result'\" }",
     "trigger": 'trigger = "10 seconds"',
     "query": "a string in three quotes",

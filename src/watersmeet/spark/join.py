@@ -135,7 +135,7 @@ def join(
 
     `allow_unbounded`: Spark joins streams without watermarks and keeps all rows; here that must be allowed.
 
-    `shards`: Spark's `spark.sql.shuffle.partitions` (the default), by which keys are divided; one where a window counts
+    `shards`: the parts into which keys are divided; those of the session by default, one where a window counts
     the rows of a whole stream. `wm.evolve_state` changes it for a checkpoint. A key belongs to one shard.
 
     `split_keys`: what Spark's adaptive execution does as skew join; keys that so many rows have that one shard would do

@@ -291,12 +291,12 @@ def one_operator(
     """Streams that meet in one operator, each by its own key columns."""
     streaming = same_kind(streams)
     spark = streams[0].df.sparkSession
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    shards = shards_for(streams, request.shards, partitions, request.options)
+    by_default, tasks = sessions.shards_and_tasks(spark)
+    shards = shards_for(streams, request.shards, by_default, request.options)
     parts, by_spark = None, None
     if request.split_keys is not None:
         streams, keys, parts = splitting.split(streams, keys, request.how, request.split_keys, shards)
-    ids = shard_ids(shards, partitions)
+    ids = shard_ids(shards, tasks)
     if not keys[0]:
         inputs = without_equality.inputs(streams, request)
         streams, query = inputs.streams, inputs.query

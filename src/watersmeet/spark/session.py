@@ -32,6 +32,7 @@ from watersmeet.errors import SettingError
 from watersmeet.spark import workload_source as source
 from watersmeet.spark.checkpoints.file_system import reached
 from watersmeet.spark.runtime import worker_cache
+from watersmeet.spark.runtime.placement import even_tasks
 from watersmeet.spark.runtime.spark_versions import CHECKPOINT_PACKAGE, STATE_SERVERS, require_state_operator
 
 log = logging.getLogger("watersmeet")
@@ -87,6 +88,10 @@ LOCAL_FILE_MANAGER = f"{CHECKPOINT_PACKAGE}.FileSystemBasedCheckpointFileManager
 #: Arrow's Java library otherwise checks the bounds and the validity of each value that Spark reads from it or puts into
 #: it, which Spark has done before. It looks at these properties of the JVM when its classes are loaded.
 UNCHECKED_ARROW = {"arrow.enable_unsafe_memory_access": "true", "arrow.enable_null_check_for_get": "false"}
+#: The tasks of a batch; Spark keeps those of a checkpoint.
+PARTITIONS = "spark.sql.shuffle.partitions"
+#: The shards of a join that names none, where they are more than the tasks; otherwise each task has one.
+SHARDS = "spark.watersmeet.shards"
 #: Loggers of PySpark that print an error as a page of JSON before it is raised.
 DUPLICATE_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 LOCAL = {
@@ -111,13 +116,19 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def session(
-    *, master: str = "local[*]", remote: str | None = None, shards: int | None = None, **spark_settings: Any
+    *,
+    master: str = "local[*]",
+    remote: str | None = None,
+    shards: int | None = None,
+    tasks: int | None = None,
+    **spark_settings: Any,
 ) -> SparkSession:
     """A Spark session made for Watersmeet, with the format `watersmeet`, and a log line with the settings.
 
-    `shards` is the number of parts in which keys are divided (default: one per core of a local master); it becomes
-    ``spark.sql.shuffle.partitions``. Further settings are given with underscores for dots
-    (``spark_driver_memory="4g"``) or in a dictionary: ``**{"spark.driver.memory": "4g"}``.
+    `shards` is the number of parts in which keys are divided (default: one per core of a local master), and `tasks`,
+    which divides it, that of the tasks which they share: by default as few as keep the cores of a local master busy,
+    elsewhere one for each shard. It becomes ``spark.sql.shuffle.partitions``. Further settings are given with
+    underscores for dots (``spark_driver_memory="4g"``) or in a dictionary: ``**{"spark.driver.memory": "4g"}``.
 
     `remote` is for Spark Connect, in place of a `master`: the address of a server (``"sc://host"``), of which only
     the settings of the session are changed, or ``"local[2]"``, which starts one on this machine.
@@ -129,8 +140,14 @@ def session(
         settings = dict(LOCAL)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers find what this interpreter finds
     count = shards or (_cores(place) if local or remote is None else None)
-    if count is not None:
-        settings["spark.sql.shuffle.partitions"] = str(count)
+    if tasks is None and count is not None:
+        tasks = even_tasks(count, _cores(place)) if local else count
+    elif tasks is not None:
+        check_tasks(tasks, count)
+    if tasks is not None:
+        settings[PARTITIONS] = str(tasks)
+    if tasks != count:
+        settings[SHARDS] = str(count)
     settings |= {name.replace("_", ".") if "." not in name else name: str(v) for name, v in spark_settings.items()}
     builder = SparkSession.builder
     builder = builder.master(master).appName("watersmeet") if remote is None else builder.remote(remote)
@@ -145,6 +162,8 @@ def session(
         if local and remote is not None:  # the server was started with these settings: setting them again warns
             warnings.filterwarnings("ignore", "Failed to set ", UserWarning)
         spark = builder.getOrCreate()
+    if SHARDS not in settings:
+        spark.conf.unset(SHARDS)  # of a session that there was
     _hush(driver=local or remote is None)
     if local and SparkContext._jvm is not None:  # tasks run in the driver's JVM
         for name, value in UNCHECKED_ARROW.items():
@@ -152,8 +171,9 @@ def session(
     source.register(spark)
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
-    Thread(target=_warm_up, args=(spark, count or 1), daemon=True).start()
-    log.info("session on %s with %s shards; set: %s", place, count or "the server's", ", ".join(known))
+    Thread(target=_warm_up, args=(spark, tasks or 1), daemon=True).start()
+    divided = "the server's" if count is None else count
+    log.info("session on %s with %s shards in %s tasks; set: %s", place, divided, tasks or "as many", ", ".join(known))
     return spark
 
 
@@ -184,6 +204,31 @@ def _cores(master: str) -> int:
     if master == "local":
         return 1
     return int(found[1]) if found and found[1] != "*" else os.cpu_count() or 1
+
+
+def check_tasks(tasks: Any, shards: int | None) -> None:
+    """Refuse a number of tasks among which so many shards cannot be divided evenly."""
+    if type(tasks) is not int or tasks < 1:
+        raise SettingError(f"`tasks` is {tasks!r}; it is a whole number from 1 on.")
+    if shards is None or shards % tasks:
+        has = "not given" if shards is None else shards
+        raise SettingError(
+            f"`tasks` is {tasks} and `shards` is {has}; each task has as many shards as the others, or a batch would "
+            "wait for one.",
+            hint=f"give shards={tasks * max(1, round((shards or 1) / tasks))}, or a number of tasks that divides it.",
+        )
+
+
+def shards_and_tasks(spark: SparkSession) -> tuple[int, int]:
+    """The shards of a join that names none, and the tasks that they share."""
+    tasks = int(spark.conf.get(PARTITIONS) or 1)
+    return int(spark.conf.get(SHARDS, None) or tasks), tasks
+
+
+def tasks_for(spark: SparkSession, shards: int) -> int:
+    """The tasks that `session` gives so many shards by default."""
+    master = spark.conf.get("spark.master", None) or ""
+    return even_tasks(shards, _cores(master)) if master.startswith("local") else shards
 
 
 def limit_batches(df: DataFrame) -> None:

@@ -83,19 +83,29 @@ class MappedArrays:
         return self._map(name, n * np.dtype(kind).itemsize, kind)
 
     def attach(self, name: str, kind: npt.DTypeLike) -> AnyArray | None:
-        path = self.folder / name
-        return self._map(name, path.stat().st_size, kind) if path.exists() else None
+        try:
+            handle = os.open(f"{self.folder}/{name}", os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        try:
+            return self._mapped(name, handle, os.fstat(handle).st_size, kind)
+        finally:
+            os.close(handle)
 
     def grow(self, name: str, array: AnyArray, n: int) -> AnyArray:
         return self._map(name, n * array.itemsize, array.dtype)
 
     def _map(self, name: str, size: int, kind: npt.DTypeLike) -> AnyArray:
         path = self.folder / name
-        size = self._sizes[name] = max(size, np.dtype(kind).itemsize)  # an empty file cannot be mapped
+        size = max(size, np.dtype(kind).itemsize)  # an empty file cannot be mapped
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.fstat(handle).st_size < size:
                 _make_room(handle, size, path)
-            return np.frombuffer(mmap.mmap(handle, size), kind)
+            return self._mapped(name, handle, size, kind)
         finally:
             os.close(handle)
+
+    def _mapped(self, name: str, handle: int, size: int, kind: npt.DTypeLike) -> AnyArray:
+        self._sizes[name] = size
+        return np.frombuffer(mmap.mmap(handle, size), kind)

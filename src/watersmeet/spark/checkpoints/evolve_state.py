@@ -22,9 +22,8 @@ from watersmeet.spark.checkpoints.state_reader import Operator, State, moment, r
 from watersmeet.spark.group_by import Grouped
 from watersmeet.spark.joined import Joined
 from watersmeet.spark.planning.arguments import require_join
+from watersmeet.spark.session import shards_and_tasks
 from watersmeet.state.durable.log import Store
-
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
     made: list[_Evolving] = []
 
     def new_state(state: State, log: BatchLog) -> NewState:
-        made.append(_Evolving(state, int(spark.conf.get(_PARTITIONS) or 1), joined, log))
+        made.append(_Evolving(state, *shards_and_tasks(spark), joined, log))
         return made[0]
 
     write_anew(spark, old, target, new_state)
@@ -94,8 +93,8 @@ def evolve_state(checkpoint: str | Path, to: str | Path, joined: Joined | Groupe
 class _Evolving(NewState):
     """The state of each operator, continued by an operator of the changed query."""
 
-    def __init__(self, state: State, partitions: int, joined: Joined | Grouped, log: BatchLog) -> None:
-        super().__init__(state, partitions)
+    def __init__(self, state: State, shards: int, tasks: int, joined: Joined | Grouped, log: BatchLog) -> None:
+        super().__init__(state, shards, tasks)
         self.log = log
         self.into: dict[int, EngineOperator] = {}
         self.of: dict[int, tuple[int, ...]] = {}

@@ -42,7 +42,6 @@ from watersmeet.spark.runtime.lazy_processor import declare
 from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.state.durable.log import Store
 
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 #: Settings of the queries that write: whole snapshots; few (large) rows at a time, and one batch, whatever timers say.
 WHOLE_SNAPSHOTS = {_CHANGELOGS: "false"}
@@ -61,11 +60,15 @@ _TAKEN_OVER = ("metadata", "sources", SEED)
 _PARTS = ("state", "sources", SEED, LINE, "commits", "offsets", "metadata")
 
 
-def rescale_state(spark: SparkSession, checkpoint: str | Path, new: str | Path, *, shards: int) -> State:
+def rescale_state(
+    spark: SparkSession, checkpoint: str | Path, new: str | Path, *, shards: int, tasks: int | None = None
+) -> State:
     """Write a new checkpoint with `shards` shards, from which the query of `checkpoint`, which has stopped, goes on.
 
     Results go on exactly: the next batch has the next number, reads on where the last one ended, and finds the same
-    tuples. Start the query with ``wm.session(shards=…)`` and the new checkpoint. The old one is only read.
+    tuples. Start the query with ``wm.session(shards=…)`` and the new checkpoint. The old one is only read. The shards
+    share `tasks` tasks, by default as many as ``wm.session`` would give them here; with the number of shards that the
+    checkpoint has, only the tasks change.
     Operators that count the rows of a whole stream stay in one shard. Both may be on any file system that Spark reads
     and writes (``hdfs://``, ``s3a://``, …); over Spark Connect they are folders of this machine.
     """
@@ -73,7 +76,10 @@ def rescale_state(spark: SparkSession, checkpoint: str | Path, new: str | Path, 
     old, target = checkpoint_folder(spark, checkpoint, "checkpoint"), new_folder(spark, new, "new")
     if type(shards) is not int or shards < 1:
         raise QueryError(f"`shards` is {shards!r}; it is a whole number from 1 on.")
-    write_anew(spark, old, target, lambda state, _: NewState(state, shards))
+    if tasks is not None:
+        sessions.check_tasks(tasks, shards)
+    count = tasks or sessions.tasks_for(spark, shards)
+    write_anew(spark, old, target, lambda state, _: NewState(state, shards, count))
     return read_state(spark, location(new, "new"))
 
 
@@ -195,15 +201,15 @@ class FolderStore:
 
 
 class NewState:
-    """How the state of each operator is divided among its new shards, for `partitions` of Spark."""
+    """How the state of each operator is divided among its new shards, which share so many tasks."""
 
-    def __init__(self, state: State, partitions: int) -> None:
-        self.state, self.partitions = state, partitions
+    def __init__(self, state: State, shards: int, tasks: int) -> None:
+        self.state, self.shards, self.tasks = state, shards, tasks
 
     def ids(self, operator: Operator) -> tuple[int, ...]:
         """The ids of the operator's new shards."""
-        count = 1 if needs_one_shard(query_of(operator.sample)) else self.partitions
-        return shard_ids(count, self.partitions)
+        count = 1 if needs_one_shard(query_of(operator.sample)) else self.shards
+        return shard_ids(count, self.tasks)
 
     def write(self, operator: Operator, old: Sequence[Store], new: Sequence[Store]) -> None:
         """Write the state of the operator's old shards into the new ones."""
@@ -282,7 +288,7 @@ class _Rewriting:
         temporary = self.scratch / f"written-{operator.id}"
         spark, clock = self.state.spark, _follows_clock(operator)
         mode = "ProcessingTime" if clock else "None"
-        with changed_settings(spark, _WRITING | {_PARTITIONS: str(self.new_state.partitions)}):
+        with changed_settings(spark, _WRITING | {sessions.PARTITIONS: str(self.new_state.tasks)}):
             rows = spark.readStream.schema(_SEED_DDL).parquet(files.url(seed)).mapInArrow(_same, _SEED_DDL)
             written = rows.groupBy("shard").transformWithStateInPandas(
                 Seeding(timers=clock), outputStructType="shard int", outputMode="Append", timeMode=mode
@@ -302,7 +308,7 @@ class _Rewriting:
         return ids
 
     def _copy_log(self, made: FilePath, unique_ids: dict[int, list[Any]]) -> None:
-        """Offsets of the last batches with the new number of partitions; commits with the names of the new state."""
+        """Offsets of the last batches with the new number of tasks; commits with the names of the new state."""
         for name in _TAKEN_OVER:
             source = self.log.folder / name
             if source.exists():
@@ -316,7 +322,7 @@ class _Rewriting:
         for number in (n for n in self.log.offsets if n >= last - 1):
             lines = (self.log.folder / "offsets" / str(number)).read_text().split("\n")
             metadata = json.loads(lines[1])
-            metadata["conf"][_PARTITIONS] = str(self.new_state.partitions)
+            metadata["conf"][sessions.PARTITIONS] = str(self.new_state.tasks)
             lines[1] = json.dumps(metadata, separators=(",", ":"))
             (made / "offsets" / str(number)).write_text("\n".join(lines))
         for number in (n for n in self.log.commits if n >= last - 1):

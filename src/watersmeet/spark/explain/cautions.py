@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from watersmeet.spark.session import ADVISED, BATCH_BYTES, NO_LIMIT
+from watersmeet.spark.session import ADVISED, BATCH_BYTES, NO_LIMIT, shards_and_tasks
 
 #: Setting, the value that holds nothing back, and the effect of any other value.
 HOLDING = (
@@ -28,7 +28,7 @@ def cautions(spark: SparkSession, shards: int) -> list[str]:
         have = spark.conf.get(name, "") or ""
         if have.lower() != good.lower():
             lines.append(f"{name} is {have or 'not set'}; batches are faster with {good}")
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = shards_and_tasks(spark)[1]
     if partitions > shards:
         have = "has" if shards == 1 else "have"
         lines.append(

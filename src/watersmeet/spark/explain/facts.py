@@ -23,7 +23,7 @@ from watersmeet.spark.explain.memory_text import memory_cautions, memory_facts
 from watersmeet.spark.explain.retention_text import bounds, stream_facts
 from watersmeet.spark.explain.text import lines, title
 from watersmeet.spark.explain.traps import traps
-from watersmeet.spark.session import REQUIRED
+from watersmeet.spark.session import REQUIRED, shards_and_tasks
 
 if TYPE_CHECKING:
     from watersmeet.spark.joined import Joined
@@ -74,8 +74,10 @@ def explain(
     warnings = [*plan.warnings, *memory_cautions(joined, plan)]
     if not inside:
         warnings += [c for one in (*joined.inner, joined) for s in one.streams for c in s.cautions] + traps(joined)
+    spark = joined.streams[0].df.sparkSession
     if joined.streaming and not inside:
-        warnings += cautions(joined.streams[0].df.sparkSession, shards)
+        warnings += cautions(spark, shards)
+    tasks = shards_and_tasks(spark)[1]
     facts = {
         "algorithm": plan.algorithm,
         "forced": plan.forced,
@@ -83,6 +85,7 @@ def explain(
         "on": [k for k in query.streams[0].key if query.asof is None or k not in joined.hidden],
         "mode": "streaming" if joined.streaming else "static (one batch, nothing is kept)",
         "shards": shards,
+        **({"tasks": tasks} if tasks < shards else {}),
         "divided": "one because rows of a whole stream are counted" if counted else _divided(query),
         **bounds(joined),
         **memory_facts(joined, plan, parameters),

@@ -20,6 +20,8 @@ def lines(f: dict[str, Any], *, verbose: bool = False) -> list[str]:
     """Operator, retention and cautions; with `verbose` also statistics, costs, alternatives and settings."""
     forced = ", chosen by name" if f["forced"] else ""
     shards = f"{f['shards']} shard{'s' if f['shards'] != 1 else ''}"
+    if "tasks" in f:
+        shards += f" in {f['tasks']} task{'s' if f['tasks'] != 1 else ''}"
     out = [title(f) + forced, f"  {f['mode']}, {shards}, {f['divided']}"]
     if "asof" in f:
         out.append(f"  answer: {f['asof']}")

@@ -44,7 +44,7 @@ def session(pipeline: Pipeline, master: str | None = None) -> SparkSession:
         settings.setdefault("spark.python.daemon.module", "pyspark.daemon")
     chosen = master or options.master or submitted.get("spark.master") or "local[*]"
     try:
-        return sessions.session(master=chosen, shards=options.shards, **settings)
+        return sessions.session(master=chosen, shards=options.shards, tasks=options.tasks, **settings)
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise

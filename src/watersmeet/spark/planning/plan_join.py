@@ -138,7 +138,7 @@ def _numbered(order: Any, names: Sequence[str]) -> Any:
     return names.index(order)
 
 
-def shards_for(streams: Sequence[Stream], shards: int | None, partitions: int, options: dict[str, Any]) -> int:
+def shards_for(streams: Sequence[Stream], shards: int | None, by_default: int, options: dict[str, Any]) -> int:
     """The number of shards. Rows of a whole stream can be counted, and sorted, in one shard only."""
     if shards is not None and type(shards) is not int:
         raise QueryError(f"`shards` is {shards!r}; it is a whole number from 1 on.")
@@ -146,7 +146,7 @@ def shards_for(streams: Sequence[Stream], shards: int | None, partitions: int, o
         raise QueryError(f"`shards` is {shards}; there is at least one.")
     whole = next((s for s in streams if isinstance(s.window, RowsWindow) and not s.window.per_key), None)
     equation = options.get("buffer") in EQUATIONS
-    count = shards or (1 if whole is not None or equation else partitions)
+    count = shards or (1 if whole is not None or equation else by_default)
     if equation and count > 1:
         raise QueryError(
             f'`buffer` is "{options["buffer"]}" and `shards` is {count}; its lags are about the sorted stream as a '

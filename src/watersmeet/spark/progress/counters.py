@@ -49,8 +49,9 @@ def counters(
     `progress` is what `query.recentProgress`, `query.lastProgress` or a listener's event gives. The field
     `predicted` has the predictions of the cost models (state after the batch, work of the batch), from the
     streams' statistics so far; `shards` has the counters of each shard. Of more than 64 shards it has those of the
-    slowest 64, and the field `others` has what the others counted together, and their number as `shards`; sums are
-    those of all. A batch without counters (no shard was called) gives an empty dictionary.
+    slowest, 64 or as many as take 128 KiB, and the field `others` has what the others counted together, and their
+    number as `shards`; sums are those of all. A batch without counters (no shard was called) gives an empty
+    dictionary.
 
     `metrics` is the operator: "watersmeet" for joins, "watersmeet_groups" for groups that have an operator of their
     own, "watersmeet_a_b" for the join a_b before another. Observed metrics have a number behind these names

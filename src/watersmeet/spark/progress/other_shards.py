@@ -1,9 +1,9 @@
-"""The reports of many shards, bounded: those of the slowest shards in full, those of all shards summed by the driver.
+"""The reports of many shards, bounded: those of the slowest shards in full, those of the others summed by the driver.
 
-A report takes two or three kilobytes, and Spark keeps the progress of the last hundred batches. So from `LISTED` shards
-on a report also has its `sums`, a flat mapping of all numbers of which the sum over the shards has a meaning. The
-observed metrics then are the reports of the slowest `LISTED` shards and the sums of all. What the others reported is
-the difference; together they make one more report, whose `shards` is their number.
+A report takes two kilobytes or more, and Spark keeps the progress of the last hundred batches. So beyond `LISTED`
+shards a report ends with its time and its `sums`, a flat mapping of all numbers of which the sum over the shards has a
+meaning. The observed metrics then are the reports of the slowest shards, `LISTED` of them or as many as fit into
+`LISTED_BYTES`, without these; and the sums of the others, which make one more report, whose `shards` is their number.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pyspark.sql import functions as F
 
 #: Shards of which the progress has the whole report.
 LISTED = 64
+#: Bytes of these reports together.
+LISTED_BYTES = 128 << 10
 #: Where a shard's time goes.
 PARTS = ("decode", "load", "join", "emit", "watch", "save")
 #: Numbers of the whole report that are not summed: those of streams or of processes.
@@ -24,6 +26,9 @@ ALIKE = ("shard", "idle", "worker_bytes", "time_us")
 #: Fields of a stream that are summed over the shards, and those of its statistics.
 OF_STREAM = ("rows_in", "late", "violations", "stored", "bytes", "closed", "keys")
 OF_STATISTICS = ("rate", "distinct", "window_tuples", "punctuation_rate", "set_size")
+
+#: Where the numbers begin that stand behind a report.
+END = ', "time_us": '
 
 Report = dict[str, Any]
 
@@ -56,18 +61,28 @@ def sums_of(report: Report) -> dict[str, float]:
 
 
 def bounded(reports: Column) -> Column:
-    """The reports of the slowest shards and the sums of all, in place of the reports of all shards."""
+    """The reports of the slowest shards and the sums of the others, in place of the reports of all shards."""
 
-    def field(report: Column, name: str) -> Column:
-        return F.get_json_object(report, f"$.{name}")
+    def cut(report: Column) -> Column:
+        parts = F.split(report, END, 2)  # in a text of JSON all quotes are escaped, so it is found at the end alone
+        end = F.concat(F.lit('{"time_us": '), parts[1])
+        time = F.get_json_object(end, "$.time_us").cast("long").alias("time")
+        return F.struct(time, F.concat(parts[0], F.lit("}")).alias("report"), end.alias("end"))
 
-    ranked = F.transform(reports, lambda r: F.struct(field(r, "time_us").cast("long").alias("time"), r.alias("report")))
-    slowest = F.transform(F.slice(F.sort_array(ranked, asc=False), 1, LISTED), lambda r: r["report"])
-    each = F.transform(reports, lambda r: F.from_json(field(r, "sums"), "map<string,double>"))
-    none = F.expr("cast(map() as map<string,double>)")
-    sums = F.aggregate(each, none, lambda all_, one: F.map_zip_with(all_, one, _sum))
-    total = F.to_json(F.struct(F.size(reports).alias("shards"), sums.alias("sums")))
-    return F.when(F.size(reports) > LISTED, F.concat(slowest, F.array(total))).otherwise(reports)
+    def listed_and_sums(ranked: Column) -> Column:
+        longest = F.array_max(F.transform(ranked, lambda r: F.length(r["report"])))
+        fit = F.greatest(F.lit(1), F.least(F.lit(LISTED), F.floor(F.lit(LISTED_BYTES) / longest).cast("int")))
+        slowest = F.transform(F.slice(ranked, 1, fit), lambda r: r["report"])
+        rest = F.slice(ranked, fit + 1, F.size(ranked))
+        each = F.transform(rest, lambda r: F.from_json(r["end"], "sums map<string,double>")["sums"])
+        none = F.expr("cast(map() as map<string,double>)")
+        sums = F.aggregate(each, none, lambda all_, one: F.map_zip_with(all_, one, _sum))
+        total = F.to_json(F.struct(F.size(rest).alias("shards"), sums.alias("sums")))
+        return F.concat(slowest, F.array(total))
+
+    # as the only element of an array the ranked reports are computed once
+    ranked = F.array(F.sort_array(F.transform(reports, cut), asc=False))
+    return F.when(F.size(reports) > LISTED, F.transform(ranked, listed_and_sums)[0]).otherwise(reports)
 
 
 def _sum(name: Column, a: Column, b: Column) -> Column:
@@ -80,12 +95,7 @@ def listed_and_others(found: Sequence[Report]) -> tuple[list[Report], Report | N
     total = next((report for report in found if "shard" not in report), None)
     if total is None:
         return [_without_sums(report) for report in listed], None
-    rest = dict(total["sums"])
-    for report in listed:
-        for name, value in report["sums"].items():
-            rest[name] -= value
-    others = _report_of(rest, total["shards"] - len(listed), listed[0])
-    return [_without_sums(report) for report in listed], others
+    return listed, _report_of(total["sums"], total["shards"], listed[0])
 
 
 def _without_sums(report: Report) -> Report:

@@ -1,6 +1,13 @@
-"""Ids of shards, chosen so that Spark puts each shard into a partition, and so into a task, of its own."""
+"""Ids of shards, chosen so that Spark divides the shards evenly among its partitions, each of which is a task.
+
+If the number of tasks divides that of the shards, the ids depend on the number of shards alone: their hashes have all
+remainders by it, and so equally many of each remainder by any divisor. A checkpoint then goes on whatever the session's
+number of tasks is; Spark keeps the checkpoint's own.
+"""
 
 from __future__ import annotations
+
+from functools import cache
 
 _MASK = 0xFFFFFFFF
 
@@ -18,8 +25,11 @@ def spark_hash(value: int) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
+@cache
 def shard_ids(shards: int, partitions: int) -> tuple[int, ...]:
     """The smallest ids, one per shard, spread evenly over the partitions. 0 is always among them."""
+    if shards % partitions == 0:
+        partitions = shards
     ids: list[int] = []
     candidate = 0
     loads = [0] * partitions
@@ -32,3 +42,8 @@ def shard_ids(shards: int, partitions: int) -> tuple[int, ...]:
             ids.append(candidate)
         candidate += 1
     return tuple(ids)
+
+
+def even_tasks(shards: int, cores: int) -> int:
+    """The fewest tasks that keep so many cores busy and have equally many shards each."""
+    return next((tasks for tasks in range(cores, shards) if shards % tasks == 0), shards)

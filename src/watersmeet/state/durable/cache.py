@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -125,29 +126,36 @@ def remove(folder: Path) -> None:
 
 def files_of(folder: Path) -> list[Path]:
     """The files of a working state, those that it has spilled among them."""
-    found = [file for file in folder.iterdir() if file.name != SPILLED]
-    return found + list((folder / SPILLED).glob("*"))
+    return [folder / name for name in _sizes(folder)]
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """The bytes of its files, by their paths in its folder."""
+    with os.scandir(folder) as files:
+        found = {file.name: file.stat().st_size for file in files if file.name != SPILLED}
+    with suppress(FileNotFoundError), os.scandir(folder / SPILLED) as files:
+        found |= {f"{SPILLED}/{file.name}": file.stat().st_size for file in files}
+    return found
 
 
 def save(join: HasState, folder: Path) -> None:
     """Write what the mapped arrays do not hold: watermarks, metadata, and the numbers of segments."""
     segments: list[list[Any]] = []
-    held = set()
+    files, held = _sizes(folder), set()
     for i, stream in enumerate(join.streams):
         for number, part in stream.segments.parts.items():
             spilled = isinstance(part, SpilledSegment)
-            file = (folder / SPILLED if spilled else folder) / f"{part.id}.arrow"
-            if isinstance(part, Segment) and not file.exists():
-                keep(part.rows, file)
+            file = f"{SPILLED}/{part.id}.arrow" if spilled else f"{part.id}.arrow"
+            if isinstance(part, Segment) and file not in files:
+                keep(part.rows, folder / file)
+                files[file] = (folder / file).stat().st_size
             held.add(file)
             left = int(stream.segments.left[number])
             segments.append([i, number, part.id, part.size, part.checksum, part.count, left, spilled])
-    files = {}
-    for file in files_of(folder):
-        if file.suffix == ".arrow" and file not in held:
-            file.unlink()
-        elif file.name != CONTENTS:
-            files[str(file.relative_to(folder))] = file.stat().st_size
+    for name in [name for name in files if name.endswith(".arrow") and name not in held]:
+        (folder / name).unlink()
+        del files[name]
+    files.pop(CONTENTS, None)
     contents = {
         "watermarks": join.watermarks,
         "metadata": metadata_of(join.parts()),
@@ -164,7 +172,7 @@ def complete(folder: Path) -> bool:
     """
     try:
         files = json.loads((folder / CONTENTS).read_text())["files"]
-        return all((folder / name).stat().st_size == size for name, size in files.items())
+        return all(os.stat(f"{folder}/{name}").st_size == size for name, size in files.items())
     except (FileNotFoundError, ValueError):
         return False
 

@@ -1,0 +1,40 @@
+"""The progress of many shards, as Spark makes it of their reports."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from watersmeet.spark.progress.counters import observed
+from watersmeet.spark.progress.other_shards import LISTED, LISTED_BYTES, with_sums
+from watersmeet.spark.progress.summary import BatchSummary
+from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, STATS
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(("letters", "listed"), [(0, LISTED), (5_000, 25), (LISTED_BYTES, 1)])
+def test_the_progress_of_many_shards_is_bounded(spark: SparkSession, letters: int, listed: int) -> None:
+    """Reports with a key that looks like their end; the shards with the largest numbers are the slowest."""
+    key = ', "time_us": 1, "sums": {"rows_in": 7}}' + "x" * letters
+    stream = {"name": "a", "rows_in": 2, "late": 0, "violations": 0, "stored": 1, "hot": [[key, 0.5]]}
+    reports = [
+        {"shard": n, "rows_in": 2, "join_us": n, "watermarks": [5], "streams": [stream], "predicted": {"stored": 1}}
+        for n in range(100)
+    ]
+    texts = [(STATS, json.dumps(with_sums(r))) for r in reports]
+    rows = spark.createDataFrame([*texts, (0, "a result")], f"`{KIND}` int, `{DETAIL}` string")
+    (found,) = rows.agg(observed(KIND, STATS, DETAIL, 100)).collect()
+    assert len(found[0]) == listed + 1
+    assert sum(map(len, found[0])) < LISTED_BYTES + max(len(text) for _, text in texts) + 1_000
+    summary = BatchSummary.of_shards([json.loads(report) for report in found[0]])
+    assert summary is not None
+    assert list(summary.shards) == reports[-listed:]
+    assert summary.shard_count == 100
+    assert summary.counters["rows_in"] == 200
+    assert summary.counters["join_us"] == sum(range(100))
+    assert summary.counters["predicted"] == {"stored": 100}
+    assert summary.others is not None
+    assert summary.others["streams"][0]["stored"] == 100 - listed
