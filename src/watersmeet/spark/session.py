@@ -141,10 +141,10 @@ def session(
             warnings.filterwarnings("ignore", "Failed to set ", UserWarning)
         spark = builder.getOrCreate()
     _hush(driver=local or remote is None)
-    source.register(spark)
+    Thread(target=_warm_up, args=(spark, count or 1), daemon=True).start()
+    source.register(spark)  # meanwhile: Spark starts a Python process for it, to look for other formats
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
-    Thread(target=_warm_up, args=(spark, count or 1), daemon=True).start()
     log.info("session on %s with %s shards; set: %s", place, count or "the server's", ", ".join(known))
     return spark
 
@@ -162,13 +162,10 @@ def _hush(*, driver: bool) -> None:
 def _warm_up(spark: SparkSession, workers: int) -> None:
     """Start the workers, with kernels compiled and loaded, before the first batch needs them."""
     try:
-        spark.range(0, workers, 1, workers).mapInArrow(_nothing, "id bigint").count()
+        # A function by value: by name, each worker would import this module, of which a query needs nothing.
+        spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").count()
     except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
         log.debug("the workers were not warmed: %s", error)
-
-
-def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
-    return batches
 
 
 def _cores(master: str) -> int:
