@@ -142,6 +142,8 @@ def session(
         spark = builder.getOrCreate()
     _hush(driver=local or remote is None)
     Thread(target=_warm_up, args=(spark, count or 1), daemon=True).start()
+    if local and SparkContext._jvm is not None:
+        Thread(target=_load_state_store, daemon=True).start()
     source.register(spark)  # meanwhile: Spark starts a Python process for it, to look for other formats
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
@@ -166,6 +168,14 @@ def _warm_up(spark: SparkSession, workers: int) -> None:
         spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").count()
     except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
         log.debug("the workers were not warmed: %s", error)
+
+
+def _load_state_store() -> None:
+    """Load the library of the state store into this JVM, where the tasks of a local master run."""
+    try:
+        SparkContext._jvm.org.rocksdb.RocksDB.loadLibrary()  # type: ignore[union-attr]  # there is one
+    except Exception as error:  # the session was stopped meanwhile, or the store is another one
+        log.debug("the state store was not loaded: %s", error)
 
 
 def _cores(master: str) -> int:
