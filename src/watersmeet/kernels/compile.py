@@ -1,7 +1,8 @@
 """How kernels are compiled: the options, in one place, and a disk cache keyed by all kernel sources.
 
 Numba keeps a compiled function until its own file changes. Kernels call kernels of other files, which are compiled
-into them, so the cache has a folder for each version of all the files together.
+into them, so the cache has a folder for each version of all the files together. A wheel cannot carry it: Numba looks
+kernels up by the name and the features of the host's processor, and its folder by the absolute path of the sources.
 """
 
 from __future__ import annotations

@@ -168,10 +168,11 @@ def session(
     if local and SparkContext._jvm is not None:  # tasks run in the driver's JVM
         for name, value in UNCHECKED_ARROW.items():
             SparkContext._jvm.java.lang.System.setProperty(name, value)
-    source.register(spark)
+        Thread(target=_load_state_store, daemon=True).start()
+    Thread(target=_warm_up, args=(spark, tasks or 1), daemon=True).start()
+    source.register(spark)  # meanwhile: Spark starts a Python process for it, to look for other formats
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
-    Thread(target=_warm_up, args=(spark, tasks or 1), daemon=True).start()
     divided = "the server's" if count is None else count
     log.info("session on %s with %s shards in %s tasks; set: %s", place, divided, tasks or "as many", ", ".join(known))
     return spark
@@ -190,13 +191,18 @@ def _hush(*, driver: bool) -> None:
 def _warm_up(spark: SparkSession, workers: int) -> None:
     """Start the workers, with kernels compiled and loaded, before the first batch needs them."""
     try:
-        spark.range(0, workers, 1, workers).mapInArrow(_nothing, "id bigint").count()
+        # A function by value: by name, each worker would import this module, of which a query needs nothing.
+        spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").count()
     except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
         log.debug("the workers were not warmed: %s", error)
 
 
-def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
-    return batches
+def _load_state_store() -> None:
+    """Load the library of the state store into this JVM, where the tasks of a local master run."""
+    try:
+        SparkContext._jvm.org.rocksdb.RocksDB.loadLibrary()  # type: ignore[union-attr]  # there is one
+    except Exception as error:  # the session was stopped meanwhile, or the store is another one
+        log.debug("the state store was not loaded: %s", error)
 
 
 def _cores(master: str) -> int:

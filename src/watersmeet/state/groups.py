@@ -7,6 +7,7 @@ gets a new row; the old one is dead. Dead rows of durable segments are stored as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,15 @@ from watersmeet.state.stream_state import Arrivals, StreamState
 from watersmeet.state.value_lists import ValueLists
 
 _ALL_TIME = 1 << 62
-#: The 64-bit word of the key NULL: different from the hash of its one byte.
-_NULL_WORD = ~int(encode([pa.array([b"\0"], pa.binary())]).words[0])
+
+
+@cache
+def _null_word() -> int:
+    """The 64-bit word of the key NULL: different from the hash of its one byte.
+
+    It is made on first use, as that needs a kernel: those who define joins run none.
+    """
+    return ~int(encode([pa.array([b"\0"], pa.binary())]).words[0])
 
 
 def keys_of(columns: Sequence[pa.Array]) -> Keys:
@@ -37,7 +45,7 @@ def keys_of(columns: Sequence[pa.Array]) -> Keys:
     offsets = np.concatenate([[0], np.cumsum(wider)])
     data = np.zeros(int(offsets[-1]), np.uint8)
     data[np.repeat(keys.valid, wider)] = keys.data[np.repeat(keys.valid, lengths)]
-    return Keys(np.where(keys.valid, keys.words, _NULL_WORD), data, offsets, np.ones_like(keys.valid))
+    return Keys(np.where(keys.valid, keys.words, _null_word()), data, offsets, np.ones_like(keys.valid))
 
 
 class GroupState(StreamState[ValueLists]):
@@ -98,7 +106,7 @@ class GroupState(StreamState[ValueLists]):
         lists = self.lists.lists
         top = int(lists.meta[kernel.NODE_TOP])
         nodes = np.flatnonzero(lists.length[:top] != kernel.NIL)
-        nodes = nodes[(lists.word[nodes] != _NULL_WORD) | (lists.length[nodes] != 1)]
+        nodes = nodes[(lists.word[nodes] != _null_word()) | (lists.length[nodes] != 1)]
         ranks = ranges.order.of_parts(lists.word[nodes], lists.arena, lists.at[nodes], lists.length[nodes])
         return self._purge(nodes[ranges.holds(ranks)])
 

@@ -2,7 +2,8 @@
 
 Set by ``spark.python.daemon.module``. A worker of the ordinary daemon imports pandas, Arrow and Numba and loads the
 kernels by itself, which takes seconds, once per worker; here each is a fork that has them. What is loaded is frozen,
-too: Spark collects garbage after every task, and need not look at any of it.
+too: Spark collects garbage after every task, and need not look at any of it. Nor does anything look for garbage while
+it is loaded: that would take a quarter of the time, to find next to none.
 
 A task that needs no more rows (a limit, `isEmpty`, a query that is stopped) closes its socket while the worker still
 writes. The ordinary daemon prints a traceback for each; here such a worker ends without one.
@@ -16,8 +17,12 @@ import socket
 import sys
 from collections.abc import Callable
 
+if __name__ == "__main__":
+    gc.disable()  # before the imports below
+
 import pyarrow as pa
 import pyspark.daemon
+import pyspark.worker
 
 import watersmeet.spark.runtime.processor
 from watersmeet.kernels.warm_up import warm_up
@@ -46,12 +51,13 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 if __name__ == "__main__":
-    assert watersmeet.spark.runtime.processor, "imported for its side effect: loaded once, shared by all forks"
+    loaded = pyspark.worker, watersmeet.spark.runtime.processor
+    assert all(loaded), "imported for their side effect: loaded once, shared by all forks"
     pa.set_cpu_count(1)  # one task, one core: Spark runs as many workers as there are
     pa.set_io_thread_count(1)
     warm_up(multiway_joins=True, sorted_indexes=True)
-    gc.collect()
     gc.freeze()
+    gc.enable()
     setattr(pyspark.daemon, "worker", quiet(pyspark.daemon.worker))  # noqa: B010  # mypy takes a function for fixed
     try:
         pyspark.daemon.manager()
