@@ -67,6 +67,7 @@ def batch(number: int, names: tuple[str, ...] = ("auctions", "bids"), run: str =
                 "predicted": None if number == 0 else stored + 50,
                 "predicted_bytes": None if number == 0 else (stored + 50) * 90,
                 "hot": [{"key": f"item {k}", "rows": 60 - k, "share": (60 - k) / rows} for k in range(3)],
+                "split": ["item 0"] if i == 1 else [],
             }
         )
     rows_in = sum(s["rows_in"] for s in streams)

@@ -27,6 +27,7 @@ from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, RESULT, STATS
 from watersmeet.state.durable.log import Header, MemoryStore
+from watersmeet.state.hot_keys.phases import Table
 
 
 @dataclass
@@ -47,7 +48,13 @@ class Output:
         return self
 
 
-def packed(query: JoinQuery, ids: tuple[int, ...], rows: Sequence[pa.RecordBatch], chance: Random) -> pa.Table:
+def packed(
+    query: JoinQuery,
+    ids: tuple[int, ...],
+    rows: Sequence[pa.RecordBatch],
+    chance: Random,
+    hot_keys: Table | None = None,
+) -> pa.Table:
     """Blobs of all streams for all shards: rows dealt out to a few source partitions, blobs in any order."""
     blobs: list[pa.RecordBatch] = []
     for i, (spec, stream) in enumerate(zip(query.streams, rows, strict=True)):
@@ -57,7 +64,7 @@ def packed(query: JoinQuery, ids: tuple[int, ...], rows: Sequence[pa.RecordBatch
         for partition in range(partitions):
             mine = stream.take(pa.array([n for n, home in enumerate(homes) if home == partition], pa.int64()))
             cut = chance.randint(0, mine.num_rows)  # a partition comes as several Arrow batches
-            blobs += Packer(spec, i, ids)(iter([mine.slice(0, cut), mine.slice(cut)]))
+            blobs += Packer(spec, i, ids, hot_keys=hot_keys or {})(iter([mine.slice(0, cut), mine.slice(cut)]))
     table = pa.Table.from_batches(blobs, PACKED)
     order = list(range(table.num_rows))
     chance.shuffle(order)
@@ -143,17 +150,17 @@ class Task:
 class Shards:
     """All shards of a query, batch after batch, without failures."""
 
-    def __init__(self, query: JoinQuery, shards: int, *, ended: bool = False) -> None:
-        self.query, self.ended = query, ended
+    def __init__(self, query: JoinQuery, shards: int, *, ended: bool = False, **options: Any) -> None:
+        self.query, self.ended, self.options = query, ended, options
         self.ids = shard_ids(shards, shards)
         self.stores = {id: MemoryStore() for id in self.ids}
         shutil.rmtree(worker_cache.application_cache().root)  # working states of finished runs are useless
 
-    def step(self, rows: Sequence[pa.RecordBatch], chance: Random) -> Output:
+    def step(self, rows: Sequence[pa.RecordBatch], chance: Random, hot_keys: Table | None = None) -> Output:
         out = Output()
-        blobs = packed(self.query, self.ids, rows, chance)
+        blobs = packed(self.query, self.ids, rows, chance, hot_keys)
         for shard in self.ids:
-            task = Task(self.query, self.ids, shard, self.stores[shard], self.ended)
+            task = Task(self.query, self.ids, shard, self.stores[shard], self.ended, **self.options)
             out += read(list(task.run(blobs, chance)), self.query)
             self.stores[shard] = task.store()
         return out

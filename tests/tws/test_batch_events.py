@@ -60,6 +60,17 @@ def test_streams_are_summed_and_the_slowest_shard_is_reported() -> None:
     assert event["skew"] == round(7 / 6, 3)
 
 
+def test_a_split_key_is_one_key_of_the_stream_that_is_spread() -> None:
+    table = [[1, "x", 0, "spread", 0], [2, "y", 0, "copying", 0], [3, "z", 1, "spread", 0]]
+    one, two = ([stream("a", 4, hot=[("x", 0.5)]), stream("b", 1)] for _ in range(2))
+    about = {"hot_keys": {"table": table}}
+    event = events().batch(progress(0, shard(0, one, **about), shard(1, two, **about)))
+    assert event is not None
+    a, b = event["streams"]
+    assert (a["split"], b["split"]) == (["x"], ["z"])
+    assert a["hot"] == [{"key": "x", "rows": 4, "share": 0.5}]
+
+
 def test_rates_are_over_the_time_between_the_ends_of_batches() -> None:
     run, counters = events(), shard(0, [stream("a", 1), stream("b", 1)])
     output = [

@@ -27,6 +27,7 @@ from watersmeet.model.grouping import GroupedQuery
 from watersmeet.model.queries import HOW
 from watersmeet.model.windows import FOREVER, Interval, RowsWindow, Tumbling, alive_from, format_length, format_window
 from watersmeet.state.durable.log import ENDED, Header, MemoryStore, Store
+from watersmeet.state.hot_keys.phases import HOT_KEYS
 
 #: Facts of a query and of its streams that may change; all others must stay.
 _QUERY = ("how", "where", "filtered_by", "streams", "spread")  # `spread` follows from `how`
@@ -36,7 +37,7 @@ _COMPARED = ("columns", "key", "null_safe", "interval", "tumbling", "rows", "per
 #: Durable parts that operators exchange; a state with others belongs to its operator.
 _COMMON = (
     *("closed_keys", "rewrite_due", "matched", "gone", "last_active", "last_shown", "delay", "order", "limits"),
-    *("collector_metadata", "upstream_watermarks", GAPS, ENDED),
+    *("collector_metadata", "upstream_watermarks", GAPS, ENDED, HOT_KEYS),
 )
 #: Aggregates that compare whole rows of results.
 _OF_ROWS = ("first", "last", "collect_list")

@@ -33,9 +33,11 @@ from watersmeet.state.durable.log import Entry, Header, Store, Version, read
 from watersmeet.state.durable.parts import metadata_of
 from watersmeet.state.gone_rows import names_of
 from watersmeet.state.groups import keys_of
+from watersmeet.state.hot_keys.phases import HOT_KEYS, from_json
+from watersmeet.state.hot_keys.routes import stored_copies
 from watersmeet.state.keys import Bools, Int64s, encode_key
 from watersmeet.state.segments import pack
-from watersmeet.state.shards import split
+from watersmeet.state.shards import ShardKeys, split
 
 #: Temporary column of rows: whether they have matched.
 _MARK = "watersmeet matched"
@@ -198,7 +200,7 @@ class _Redistribution:
                     continue
                 rows = read(entry, store).rows
                 if entry.kind == "rows":
-                    rows = self._kept(entry, rows, marks, living)
+                    rows = _without_copies(header, entry, self._kept(entry, rows, marks, living))
                     rows = rows if self.target is None else self.target.convert(entry.stream, rows)
                 self._divide(entry, rows)
         metadata = self._metadata()
@@ -375,6 +377,17 @@ def _living(header: Header, store: Store) -> dict[int, Int64s]:
         ids, rows = names_of(state.lists, state.segments, state.lists.living())
         out |= {int(id): rows[ids == id].astype(np.int64) for id in np.unique(ids)}
     return out
+
+
+def _without_copies(header: Header, entry: Entry, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows without the copies of hot keys, which their home has as well: all keys go to one shard each again."""
+    table = from_json(header.metadata.get(HOT_KEYS, []))
+    if not table:
+        return rows
+    spec = header.query["streams"][entry.stream]
+    words = encode_key([rows.column(k) for k in spec["key"]], spec.get("null_safe", ())).words
+    copies = stored_copies(words, entry.stream, table, ShardKeys(header.index, header.shards))
+    return rows.filter(pa.array(~copies))
 
 
 def _keys(rows: pa.RecordBatch, spec: StreamSpec) -> Callable[[], Int64s]:

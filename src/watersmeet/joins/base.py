@@ -20,6 +20,7 @@ from watersmeet.model.queries import JoinQuery
 from watersmeet.model.windows import alive_from
 from watersmeet.state.durable.log import ENDED
 from watersmeet.state.durable.parts import DurablePart, Metadata
+from watersmeet.state.hot_keys.phases import HOT_KEYS
 from watersmeet.state.index import by_time
 from watersmeet.state.key_order import Order
 from watersmeet.state.keys import Int64s, encode_key
@@ -61,6 +62,7 @@ class RunningJoin(ABC, Generic[IndexT]):
         self.ended = False  # whether the last step was the last one of all streams
         self.collector_metadata: dict[str, Any] = {}  # metadata of the statistics collector, as JSON
         self.gaps: dict[str, Any] = {}  # what changes of the query have left, as JSON; see `checkpoints.gaps`
+        self.hot_keys: list[Any] = []  # the table of hot keys by which the last batch was routed, as JSON
         self.punctuation_sets: list[PunctuationSet] = []  # of each stream; empty: the join ignores punctuations
         self.first_shard = True  # the one that counts rows which all shards have
         self.propagated: list[pa.RecordBatch] = []  # keys without further results
@@ -143,6 +145,7 @@ class RunningJoin(ABC, Generic[IndexT]):
             yield Metadata("rewrite_due", lambda: [s.rewrite_due for s in self.streams], self._load_rewrite_due)
         yield Metadata(ENDED, lambda: self.ended or None, partial(setattr, self, "ended"))
         yield Metadata("gaps", lambda: self.gaps or None, partial(setattr, self, "gaps"))
+        yield Metadata(HOT_KEYS, lambda: self.hot_keys or None, partial(setattr, self, HOT_KEYS))
         collector = partial(setattr, self, "collector_metadata")
         yield Metadata("collector_metadata", lambda: self.collector_metadata or None, collector)
 

@@ -212,7 +212,8 @@ class Grouped(NoDataFrame):
             "operator": "the join's own operator" if self._inside() else "a second operator, behind a shuffle by group",
             "come": self._come(),
         }
-        return Explanation({**of_join.to_dict(), "groups": groups}, of_join.draw, verbose)
+        of_groups = {name: fact for name, fact in of_join.to_dict().items() if name != "hot_keys"} | {"groups": groups}
+        return Explanation(of_groups, of_join.draw, verbose)
 
     def _come(self) -> str:
         query, key = self.query, ", ".join(self.query.streams[0].key)

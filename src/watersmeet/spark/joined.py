@@ -52,6 +52,7 @@ from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL
 from watersmeet.spark.runtime.spark_versions import require_static_joins
 from watersmeet.spark.streams import Change, OperatorSpec, Stream, parse_window
+from watersmeet.state.hot_keys.phases import may_split
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Joined(NoDataFrame):
             join=self.operator,
             on_violation=self.on_violation,
             memory=self.shard_memory,
+            splits=self.splits,
         )
         rows = operators.run(self._packed, processor, self._columns, numbered(metrics))
         if self.split_keys is not None:
@@ -162,7 +164,7 @@ class Joined(NoDataFrame):
         upstream_shard = None if source.upstream is None else F.get_json_object(DETAIL, "$.shard")
         df = with_rules(source.df, own, spec.time, kinds, upstream_shard) if own else source.df
         about: dict[str, Any] = {"order_detail": order_detail_of(self.operator), "passes": source.upstream is not None}
-        about |= {"takes_part": source.takes_part, "beat": source.until}
+        about |= {"takes_part": source.takes_part, "beat": source.until, "splits": self.splits}
         about["copied"] = self.query.is_theta and i != self.query.spread
         df = df if spec.late_share is None else with_origin(df)
         if source.ends and source.upstream is None:
@@ -200,6 +202,13 @@ class Joined(NoDataFrame):
     def shard_memory(self) -> int | None:
         """The memory of one shard: keys are hashed, so shards need about as much each."""
         return None if self.memory is None else max(1, self.memory // len(self.ids))
+
+    @property
+    def splits(self) -> bool:
+        """Whether `wm.write` may split hot keys: of two streams with windows of time, without punctuations."""
+        traits = self.operator.algorithm.traits
+        plain = self.split_keys is None and not any(s.rules for s in self.streams) and not traits.baseline
+        return self.streaming and plain and traits.streams == 2 and len(self.ids) > 1 and bool(may_split(self.query))
 
     @property
     def ended(self) -> bool:

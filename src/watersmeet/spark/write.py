@@ -30,6 +30,7 @@ from watersmeet.spark.joined import Joined
 from watersmeet.spark.lake_tables import DeltaTable, IcebergTable
 from watersmeet.spark.planning.arguments import kind_of, require_bool, require_join
 from watersmeet.spark.planning.spark_words import refuses_in_sentences
+from watersmeet.spark.progress.hot_key_tables import HotKeyTables, tables_for
 from watersmeet.spark.runtime import output_columns as operators
 from watersmeet.spark.runtime.query_errors import with_own_errors
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, MALFORMED, PUNCTUATION, RESULT, VIOLATION
@@ -57,6 +58,7 @@ def write(
     punctuations: Sink | None = None,
     trigger: Duration | dict[str, Any] | None = None,
     ends: bool = False,
+    split_hot_keys: bool = True,
     checkpointLocation: str | Path | None = None,  # Spark's spelling
     outputMode: str | None = None,  # Spark's spelling
 ) -> StreamingQuery:
@@ -78,6 +80,10 @@ def write(
     a partner, groups and whatever else is final because nothing more will come. The checkpoint cannot be continued. A
     run that is interrupted is repeated with the same call.
 
+    With `split_hot_keys` a key of which a few batches in a row have so many rows that its shard would do most of the
+    work is split over the shards while the query runs, and merged again when it has cooled; the results are the same
+    (see docs/operating.md). Without it, keys that the state has split are merged.
+
     A folder belongs to the query that wrote it, and a checkpoint to the query that it was made for. Another query (a
     changed one, or the same with a new checkpoint) is refused before anything is started or replaced. What the query
     raises later (``awaitTermination``, ``exception``) is an error of Watersmeet's if the cause is one, with Spark's as
@@ -91,7 +97,8 @@ def write(
         )
     place = checkpointLocation if checkpoint is None else checkpoint
     given: dict[str, Sink | None] = {"results": results, "late": late, "violations": violations}
-    return start_writing(joined, None, given | {"punctuations": punctuations}, place, trigger, ends=ends)
+    given |= {"punctuations": punctuations}
+    return start_writing(joined, None, given, place, trigger, ends=ends, split_hot_keys=split_hot_keys)
 
 
 def start_writing(
@@ -102,6 +109,7 @@ def start_writing(
     trigger: Duration | dict[str, Any] | None,
     *,
     ends: bool = False,
+    split_hot_keys: bool = True,
 ) -> StreamingQuery:
     """`write` with sinks by name; `dead_letters` are messages of the same sources for the sink `malformed`."""
     require_join(joined, "write")
@@ -115,6 +123,7 @@ def start_writing(
         raise QueryError("`write` has no sink.", hint="give `results`, `late`, `violations` or `punctuations`.")
     pace = _trigger(trigger)
     require_bool(ends, "ends")
+    require_bool(split_hot_keys, "split_hot_keys")
     if ends and pace not in ({}, {"availableNow": True}):
         raise QueryError(
             f"`ends` is true and `trigger` is {trigger!r}; a run that ends processes the input that is there.",
@@ -125,11 +134,12 @@ def start_writing(
     tables = {name: sink.path for name, sink in sinks.items() if isinstance(sink, Folder | DeltaTable | IcebergTable)}
     folders.refuse_shared({"checkpoint": place} | tables)
     spark = (joined.joined if isinstance(joined, Grouped) else joined).streams[0].df.sparkSession
-    known = folders.query_id(spark, place)
+    known, headers = folders.query_id(spark, place), []
     if known is None:
         refuse_incomplete(folders.driver_path(spark, place))
     else:
-        compare(spark, place, joined._operators)
+        headers = compare(spark, place, joined._operators)
+    hot_keys = tables_for(joined, headers, splits=split_hot_keys)
     for folder in own:
         folder.check(spark, known, folders.line_of(spark, place))
     if ends:
@@ -140,12 +150,12 @@ def start_writing(
     if not ends:
         if _follows_clock(joined) and not pace.keys() & {"availableNow", "once"} and _stopped(spark, known):
             plan_clock_batch(spark, place)
-        return _start(joined, dead_letters, sinks, place, pace)
+        return _start(joined, dead_letters, sinks, place, pace, hot_keys)
     if not last_batch_begun(spark, place):  # one that was interrupted may be in the sinks: only it is run again
-        _start(joined, dead_letters, sinks, place, {"availableNow": True}).awaitTermination()
+        _start(joined, dead_letters, sinks, place, {"availableNow": True}, hot_keys).awaitTermination()
         plan_last_batch(spark, place)
     assert joined.again is not None, "made by `join`"
-    return _start(joined.again(ends_after), dead_letters, sinks, place, {"once": True})
+    return _start(joined.again(ends_after), dead_letters, sinks, place, {"once": True}, hot_keys)
 
 
 def _follows_clock(joined: Joined | Grouped) -> bool:
@@ -168,15 +178,19 @@ def _start(
     sinks: dict[str, Writer],
     place: str,
     trigger: dict[str, Any],
+    hot_keys: HotKeyTables | None,
 ) -> StreamingQuery:
     rows = joined._rows
     if dead_letters is not None:
         marked = dead_letters.select(F.lit(MALFORMED).cast("byte").alias(KIND), F.to_json(F.struct("*")).alias(DETAIL))
         rows = rows.unionByName(marked, allowMissingColumns=True)
-    split, spark = _splitting(sinks, joined.names, place), rows.sparkSession
+    split, spark = _splitting(sinks, joined.names, place, hot_keys), rows.sparkSession
     writer = rows.writeStream.foreachBatch(split).option("checkpointLocation", place)
     with default_file_manager(spark, place), bounded_run(spark, trigger):
-        return with_own_errors((writer.trigger(**trigger) if trigger else writer).start())
+        run = with_own_errors((writer.trigger(**trigger) if trigger else writer).start())
+    if hot_keys is not None:
+        hot_keys.run = run
+    return run
 
 
 def _check_mode(joined: Joined | Grouped, mode: str | None) -> None:
@@ -203,7 +217,9 @@ def _trigger(trigger: Duration | dict[str, Any] | None) -> dict[str, Any]:
     return {"processingTime": f"{durations.parse(trigger, 'trigger') // 1000} milliseconds"}
 
 
-def _splitting(sinks: dict[str, Writer], names: list[str], checkpoint: str) -> Callable[[DataFrame, int], None]:
+def _splitting(
+    sinks: dict[str, Writer], names: list[str], checkpoint: str, hot_keys: HotKeyTables | None = None
+) -> Callable[[DataFrame, int], None]:
     """The function for `foreachBatch`: each sink gets its part. The query claims its folders before the first batch."""
     unclaimed = [sink for sink in sinks.values() if isinstance(sink, Folder)]
     identified = any(isinstance(sink, Folder | DeltaTable | IcebergTable) for sink in sinks.values())
@@ -216,6 +232,8 @@ def _splitting(sinks: dict[str, Writer], names: list[str], checkpoint: str) -> C
             _deliver(sink, rows, number, f"{query[0]}/{name}")
 
     def split(batch: DataFrame, number: int) -> None:
+        if hot_keys is not None:
+            hot_keys.before(batch, number)
         if not query:
             query.append((folders.query_id(batch.sparkSession, checkpoint) or "") if identified else "")
         while unclaimed:

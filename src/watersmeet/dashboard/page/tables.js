@@ -46,7 +46,7 @@ export function hot(batch) {
     ...s.hot.flatMap((h) => [
       make("span", { class: "key", title: h.key }, h.key),
       bar(h.share / most, colour(i)),
-      make("span", { class: "amount" }, `${count(h.rows)} rows · ${percent(h.share)}`),
+      make("span", { class: "amount" }, `${count(h.rows)} rows · ${percent(h.share)}${(s.split ?? []).includes(h.key) ? " · split" : ""}`),
     ]),
   ]);
   return make("div", { class: "bars" }, ...rows);

@@ -286,20 +286,20 @@ def read_state(spark: SparkSession, checkpoint: str | Path, *, batch: int | None
     return State(spark, path, chosen, tuple(_operator(spark, path, id, chosen) for id in ids))
 
 
-def compare(spark: SparkSession, checkpoint: str, operators: Sequence[OperatorSpec]) -> None:
-    """Refuse a checkpoint whose state is not that of these operators. One header of each is read.
+def compare(spark: SparkSession, checkpoint: str, operators: Sequence[OperatorSpec]) -> list[Header]:
+    """Refuse a checkpoint whose state is not that of these operators. One header of each is read, and returned.
 
     A checkpoint without a complete batch holds no state, and an operator that no row has reached has no header. There
     may be further operators: those of a join whose DataFrame was made a stream. State that Spark cannot read is left
     to the query, which reads it again and raises the error.
     """
     if not reads_states(spark):
-        return
+        return []
     what = f"`checkpoint` {checkpoint}"
     try:
         found = collected(lambda: spark.read.format("state-metadata").load(checkpoint), what)
         if min((row["maxBatchId"] for row in found), default=-1) < 0:
-            return
+            return []
         ids, last = _own(spark, found, checkpoint)
         readers = [partial(_first_header, spark, checkpoint, id, last) for id in ids]
         held = [Header.unpack(row["data"]) for read in readers for row in collected(read, what)]
@@ -307,7 +307,8 @@ def compare(spark: SparkSession, checkpoint: str, operators: Sequence[OperatorSp
         if type(error) is not StateError:
             raise
         log.warning("the checkpoint was not compared with the query: %s", error)
-        return
+        return []
+    headers = list(held)
     for header in held:
         header.refuse_ended()
     unread = len(ids) - len(held)
@@ -317,7 +318,7 @@ def compare(spark: SparkSession, checkpoint: str, operators: Sequence[OperatorSp
         held.remove(same) if same is not None else others.append((query, shards))
     for query, shards in others:
         if not held and unread:
-            return
+            return headers
         if not held:
             raise StateMismatchError(
                 f"{what} belongs to another query: it has the state of {len(ids)} of our operators, and the query has "
@@ -327,6 +328,7 @@ def compare(spark: SparkSession, checkpoint: str, operators: Sequence[OperatorSp
         streams = [s.name for s in query.streams]
         near = next((h for h in held if [s["name"] for s in h.query["streams"]] == streams), held[0])
         near.check(query, near.shard, len(shards), shards)
+    return headers
 
 
 def _first_header(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:

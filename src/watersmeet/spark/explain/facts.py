@@ -51,6 +51,10 @@ class Explanation:
         return "\n".join(lines(self.facts, verbose=self.verbose))
 
 
+#: What explains that keys may be split.
+HOT_KEYS_TEXT = "a key that has far more rows than others is split over the shards while wm.write runs the query"
+
+
 def explain(
     joined: Joined,
     analysis: Analysis | None = None,
@@ -87,6 +91,7 @@ def explain(
         "shards": shards,
         **({"tasks": tasks} if tasks < shards else {}),
         "divided": "one because rows of a whole stream are counted" if counted else _divided(query),
+        **({"hot_keys": HOT_KEYS_TEXT} if joined.splits and not inside else {}),
         **bounds(joined),
         **memory_facts(joined, plan, parameters),
         **asof_facts(joined, plan),

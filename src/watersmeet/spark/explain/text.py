@@ -33,6 +33,8 @@ def lines(f: dict[str, Any], *, verbose: bool = False) -> list[str]:
         out.append(f"  order: {f['order']['text']}")
     for s in f["streams"]:
         out += _stream(s, verbose=verbose)
+    if verbose and "hot_keys" in f:
+        out.append(f"  hot keys: {f['hot_keys']}")
     if "windows" in f:
         out.append(f"  windows: {f['windows']}")
     if "indexed" in f:

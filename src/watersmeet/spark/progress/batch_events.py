@@ -12,6 +12,7 @@ from watersmeet.model.batches import AFTER_ALL, BEFORE_ALL
 from watersmeet.model.events import Event
 from watersmeet.spark.progress.other_shards import PARTS
 from watersmeet.spark.progress.summary import BatchSummary
+from watersmeet.state.hot_keys.phases import HOT_KEYS, Phase, from_json
 
 #: Why tuples left the state or were never stored, and the counter of each reason.
 REASONS = {"window": "expired", "punctuation": "purged", "dead": "dead", "matched": "matched", "shed": "shed"}
@@ -89,8 +90,12 @@ def _merged(i: int, shards: Sequence[dict[str, Any]]) -> Event:
     mine = [s["streams"][i] for s in shards]
     sums = {name: sum(s[name] for s in mine) for name in SUMMED}
     watermark = min(s["watermarks"][i] for s in shards)
-    hot = [{"key": key, "rows": round(share * s["rows_in"])} for s in mine for key, share in s["hot"]]
-    hot.sort(key=lambda h: (-h["rows"], h["key"]))
+    rows: dict[str, int] = {}  # of a key that is split several shards have some
+    for s in mine:
+        for key, share in s["hot"]:
+            rows[key] = rows.get(key, 0) + round(share * s["rows_in"])
+    hot: list[Event] = [{"key": key, "rows": n} for key, n in sorted(rows.items(), key=lambda h: (-h[1], h[0]))]
+    table = next((from_json(s[HOT_KEYS]["table"]) for s in shards if HOT_KEYS in s), {})
     return {
         "name": mine[0]["name"],
         **sums,
@@ -102,6 +107,7 @@ def _merged(i: int, shards: Sequence[dict[str, Any]]) -> Event:
         "scrambling": _of_all(shards, "scrambling", sum, i),
         **_predicted(i, shards),
         "hot": [h | {"share": round(h["rows"] / sums["rows_in"], 4)} for h in hot[:HOTTEST]],
+        "split": sorted(h.key for h in table.values() if h.spread == i and h.phase == Phase.SPREAD),
     }
 
 

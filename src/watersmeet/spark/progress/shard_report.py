@@ -82,11 +82,16 @@ def _closed(spec: StreamSpec, batch: Batch, arrivals: Arrivals) -> int:
 
 def _hottest(spec: StreamSpec, arrivals: Arrivals) -> list[tuple[str, float]]:
     found = hottest_rows(arrivals.keys.words, arrivals.which, HOTTEST) if spec.key else []
-    if not found:
+    keys = key_texts(spec, arrivals, [row for row, _ in found])
+    return [(key, round(share, 4)) for key, (_, share) in zip(keys, found, strict=True)]
+
+
+def key_texts(spec: StreamSpec, arrivals: Arrivals, which: Sequence[int]) -> list[str]:
+    """The keys of these rows, as people read them."""
+    if not which:
         return []
-    rows = arrivals.rows.select(list(spec.key)).take([row for row, _ in found])
-    keys = zip(*map(plain_column, rows.columns), strict=True)
-    return [(_short(key), round(share, 4)) for key, (_, share) in zip(keys, found, strict=True)]
+    rows = arrivals.rows.select(list(spec.key)).take(list(which))
+    return list(map(_short, zip(*map(plain_column, rows.columns), strict=True)))
 
 
 def _short(key: tuple[Any, ...]) -> str:

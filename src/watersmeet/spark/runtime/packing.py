@@ -8,7 +8,7 @@ partition saw. So all shards have the same watermarks and are called in every ba
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import reduce
 from typing import Any
@@ -29,6 +29,9 @@ from watersmeet.spark.punctuations import CLOSES_KEYS, UPSTREAM_SHARD, flag, par
 from watersmeet.spark.runtime.order_detail import OrderDetail
 from watersmeet.spark.runtime.origins import ORIGIN
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, RESULT, VIOLATION
+from watersmeet.spark.runtime.table_in_force import in_force, text_of
+from watersmeet.state.hot_keys.phases import Table
+from watersmeet.state.hot_keys.routes import routed
 from watersmeet.state.key_order import Order
 from watersmeet.state.keys import Int64s, Keys, encode, encode_key, numbered
 from watersmeet.state.segments import of_any_length
@@ -73,6 +76,9 @@ class Blob(IntEnum):
     LAGS = 8
     PASSED_ON = 9  # late and violating rows of the upstream operator
     DIFFERENT = 10  # different keys by event time
+    TABLE = 11  # the table of hot keys by which ROUTED rows and COPIES were sent
+    ROUTED = 12  # rows, in place of ROWS
+    COPIES = 13  # rows that every shard gets
 
 
 def blob_schema(kind: int, spec: StreamSpec, order_detail: OrderDetail = OrderDetail.NOTHING) -> pa.Schema:
@@ -80,7 +86,9 @@ def blob_schema(kind: int, spec: StreamSpec, order_detail: OrderDetail = OrderDe
     keys = [spec.schema.field(k) for k in spec.punctuated]
     time, upstream_shard = pa.field(TIME, pa.int64()), pa.field("upstream_shard", pa.int32())
     match kind:
-        case Blob.ROWS:
+        case Blob.TABLE:
+            return pa.schema([("table", pa.string())])
+        case Blob.ROWS | Blob.ROUTED | Blob.COPIES:
             return spec.schema.append(WHERE) if order_detail == OrderDetail.POSITIONS else spec.schema
         case Blob.RANGES:
             low, high = (pa.field(end, keys[0].type) for end in ("low", "high"))
@@ -135,7 +143,8 @@ class Packer:
     Rows and closed keys go to the shard of their key, everything else, and all of a stream that is `copied`, to all
     shards. With `tuples` false all rows that are not punctuations are left out: the DataFrame is one of punctuations
     only. With `passes` it is the output of another operator: its late and violating rows are no tuples, and go through
-    the first shard. A `beat` is a heartbeat that comes with the rows; of these no delay is measured then.
+    the first shard. A `beat` is a heartbeat that comes with the rows; of these no delay is measured then. With `splits`
+    rows of hot keys go by the table that is in force for the batch.
     """
 
     spec: StreamSpec
@@ -149,8 +158,15 @@ class Packer:
     takes_part: str | None = None  # the column that is true for rows that are tuples of the join
     copied: bool = False  # every shard has all rows
     beat: int | None = None
+    splits: bool = False
+    hot_keys: Table = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self.splits:
+            yield from replace(self, splits=False, hot_keys=in_force())(batches)
+            return
+        if self.hot_keys:
+            yield self._blobs(_batch([[text_of(self.hot_keys)]], blob_schema(Blob.TABLE, self.spec)), None, Blob.TABLE)
         sent, before = False, 0
         for rows in gather(batches):
             if self.rules:
@@ -161,7 +177,7 @@ class Packer:
                 sent = True
                 before = yield from self._rows(rows, before)
         if not sent:
-            yield self._blobs(no_rows(blob_schema(Blob.ROWS, self.spec, self.order_detail)), None)
+            yield from self._tuples(no_rows(blob_schema(Blob.ROWS, self.spec, self.order_detail)), None)
         if self.beat is not None:
             yield self._blobs(
                 _batch([[self.beat], [False], [None]], blob_schema(Blob.BEATS, self.spec)), None, Blob.BEATS
@@ -184,9 +200,19 @@ class Packer:
             yield self._blobs(_batch(list(map(pa.array, columns)), blob_schema(Blob.LAGS, self.spec)), None, Blob.LAGS)
         seen = _latest(rows.column(self.spec.time))
         rows = rows if takes_part is None else rows.filter(takes_part)
-        yield self._blobs(rows, seen)
+        yield from self._tuples(rows, seen)
         yield from self._constraints(rows, seen)
         return before
+
+    def _tuples(self, rows: pa.RecordBatch, seen: int | None) -> Iterator[pa.RecordBatch]:
+        """Send rows to the shards of their keys, those of hot keys by the table."""
+        if not self.hot_keys:
+            yield self._blobs(rows, seen)
+            return
+        rows, words, copies = routed(rows, self._key(rows), self.index, self.hot_keys)
+        yield self._packed(split(rows, lambda: words, len(self.ids)), seen, Blob.ROUTED)
+        if copies.num_rows:
+            yield self._blobs(copies, None, Blob.COPIES)
 
     def _measured(
         self, rows: pa.RecordBatch, before: int
@@ -322,8 +348,12 @@ class Packer:
         else:
             divided = kind in (Blob.ROWS, Blob.KEYS) and not self.copied
             pieces = self._split(rows) if divided else [rows] * shards
+        return self._packed(pieces, seen, kind)
+
+    def _packed(self, pieces: Sequence[pa.RecordBatch], seen: int | None, kind: int) -> pa.RecordBatch:
+        """One blob for each shard, of these rows; several where they are many bytes of any length."""
         ids: Sequence[int] = self.ids
-        if any(map(of_any_length, rows.schema.types)):
+        if any(map(of_any_length, pieces[0].schema.types)):
             ids, pieces = _cut(ids, pieces)
         n = len(ids)
         return _batch(

@@ -32,11 +32,13 @@ from watersmeet.spark.progress.shard_statistics import watch
 from watersmeet.spark.runtime.lazy_processor import declare
 from watersmeet.spark.runtime.order_detail import order_detail_of
 from watersmeet.spark.runtime.output_rows import OutputRows, detail, punctuation_json
+from watersmeet.spark.runtime.routed_batch import RoutedBatch
 from watersmeet.spark.runtime.row_kinds import LATE, PUNCTUATION, STATS, VIOLATION
 from watersmeet.spark.runtime.store import SparkStore
 from watersmeet.spark.runtime.unpacking import Unpacker
 from watersmeet.spark.runtime.working_state import WorkingState
 from watersmeet.state.durable import log
+from watersmeet.state.hot_keys.phases import HOT_KEYS, as_json
 from watersmeet.state.segments import slices, tables, together
 from watersmeet.state.shards import ShardKeys
 
@@ -67,6 +69,7 @@ class ShardProcessor(StatefulProcessor):
         join: Operator | None = None,
         on_violation: str = "drop",
         memory: int | None = None,
+        splits: bool = False,
     ) -> None:
         self.query = query
         self.ids = ids
@@ -74,8 +77,10 @@ class ShardProcessor(StatefulProcessor):
         self.streaming = streaming
         self.join = join or Join(query, HashJoin())
         self.on_violation = on_violation
+        self.splits = splits  # whether keys may be split: the reports have what decides about it
         self.memory = memory  # bytes of the working state of one shard, beyond which rows are spilled
         self.output_rows = OutputRows(query.schema)
+        self.unpackers: list[Unpacker] = []  # of the batch
         self.passed_on: list[tuple[int, str]] = []  # kind and detail of late and violating rows of upstream operators
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -118,7 +123,10 @@ class ShardProcessor(StatefulProcessor):
             batches = [replace(batch, clock=clock) for batch in batches]
         timings.lap("decode_us")
         header = self._load_header(store, shard)
-        with WorkingState(self.join, header, store, ShardKeys(number, len(self.ids)), self.memory) as working:
+        mine = ShardKeys(number, len(self.ids))
+        routed = RoutedBatch(self.query, header, mine, self.unpackers)
+        batches = routed.batches(batches)
+        with WorkingState(self.join, header, store, mine, self.memory) as working:
             collector = watch(self.join, working.join, ended=self.ended)
             timings.lap("load_us")
             for results in together(working.join.step(batches)):
@@ -134,8 +142,9 @@ class ShardProcessor(StatefulProcessor):
             if collector:
                 seen = collector.after(header.batches, batches)
                 timings.lap("watch_us")
-            arrivals = about_arrivals(working.join, batches)
-            working.join.ended = self.ended
+            arrivals = routed.without_copies(working.join, about_arrivals(working.join, batches))
+            loads = routed.loads(working.join) if self.splits else []
+            working.join.ended, working.join.hot_keys = self.ended, as_json(routed.table)
             header = log.commit(working.join, header, working.store)
             working.keep(header.token)
             timings.lap("save_us")
@@ -165,6 +174,8 @@ class ShardProcessor(StatefulProcessor):
             stats["worker_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             stats |= seen | working.join.measured()
             stats |= {"watermarks": working.join.reached(), "streams": about_states(working.join, arrivals)}
+            if self.splits:
+                stats[HOT_KEYS] = routed.report(working.join, loads)
             if len(self.ids) > LISTED:
                 stats = with_sums(stats)
             yield self.output_rows.details(STATS, [json.dumps(stats)])
@@ -172,7 +183,7 @@ class ShardProcessor(StatefulProcessor):
     def _decode(self, rows: Iterator[pd.DataFrame]) -> list[Batch]:
         """The batch of each stream from the blobs of all source partitions."""
         order_detail = order_detail_of(self.join)
-        unpackers = [Unpacker(spec, order_detail) for spec in self.query.streams]
+        self.unpackers = unpackers = [Unpacker(spec, order_detail) for spec in self.query.streams]
         for frame in rows:
             for stream, seen, count, blob, kind in zip(
                 frame["stream"], frame["seen"], frame["rows"], frame["blob"], frame["kind"], strict=True

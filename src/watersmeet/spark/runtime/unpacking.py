@@ -33,11 +33,22 @@ class Unpacker:
         self.order_detail = order_detail
         self.seen = NO_TIME
         self.received: dict[int, list[pa.RecordBatch]] = {}
+        self.kinds: set[int] = set()  # of the blobs, with rows or without
 
     def put(self, kind: int, seen: int, rows: int, blob: bytes) -> None:
         self.seen = max(self.seen, seen)
+        self.kinds.add(kind)
         if rows:
-            self.received.setdefault(kind, []).append(unpack(blob, self.spec, kind, self.order_detail))
+            of = Blob.ROWS if kind == Blob.ROUTED else kind
+            self.received.setdefault(of, []).append(unpack(blob, self.spec, kind, self.order_detail))
+
+    def tables(self) -> set[str]:
+        """The tables of hot keys by which rows were sent, as text."""
+        return {text for (text,) in self._tuples(Blob.TABLE)} if Blob.TABLE in self.received else set()
+
+    def copies(self) -> pa.RecordBatch | None:
+        """The rows that every shard gets; None if there are none."""
+        return self._all(Blob.COPIES) if Blob.COPIES in self.received else None
 
     def batch(self, *, ended: bool) -> Batch:
         """The batch of the stream: the blobs of all source partitions together."""
