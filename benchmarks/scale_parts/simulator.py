@@ -115,7 +115,9 @@ def makespan(tasks: Floats | Sequence[float], cores: int) -> float:
 
 def fit(samples: Sequence[Sample], per_blob: PerBlob) -> Model:
     """The model of batches that were measured on one core."""
-    assert all(sample.size.cores == 1 for sample in samples), "with more cores the driver's part is not what tasks leave"
+    assert all(sample.size.cores == 1 for sample in samples), (
+        "with more cores the driver's part is not what tasks leave"
+    )
     packing = [(s.size, ms) for s in samples for ms in s.packing_ms]
     joining = [(s.size, ms) for s in samples for ms in s.joining_ms]
     model = Model(

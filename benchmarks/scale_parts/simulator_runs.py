@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks import cases, spark
 from benchmarks.cases import SCALE
 from benchmarks.scale_parts import event_log
-from benchmarks.scale_parts.simulator import PerBlob, Prediction, Sample, Size, fit, predict
+from benchmarks.scale_parts.simulator import Model, PerBlob, Prediction, Sample, Size, fit, predict
 
 CASE = "sizes"
 MEASURED = ("small", "steady", "large")
@@ -100,16 +100,15 @@ def samples_of(found: dict[str, Any]) -> list[Sample]:
 
 def cores_to_pass(samples: Sequence[Sample], per_blob: PerBlob, rows_a_second: float, rows: int | None) -> int | None:
     """The fewest cores with which a batch of `rows` (None: so many a core) goes faster than that; None up to 1,024."""
-    one = [s for s in samples if s.size.cores == 1]
+    model = fit([s for s in samples if s.size.cores == 1], per_blob)
     for cores in range(2, max(CORES) + 1):
         size = Size(rows or ROWS_A_CORE * cores, FILES * cores, cores, cores)
-        if size.rows / fit_time(one, per_blob, size) * 1000 > rows_a_second:
+        if size.rows / fitted_time(model, size) * 1000 > rows_a_second:
             return cores
     return None
 
 
-def fit_time(one: Sequence[Sample], per_blob: PerBlob, size: Size) -> float:
+def fitted_time(model: Model, size: Size) -> float:
     """Milliseconds of a batch without chance: every task takes its fitted time."""
-    model = fit(one, per_blob)
     waves = (-(-size.partitions // size.cores), -(-size.shards // size.cores))
     return model.driver_ms(size) + waves[0] * model.packing_ms(size) + waves[1] * model.joining_ms(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
 
-from benchmarks import scale, scale_charts, scale_report
+from benchmarks import data, scale, scale_charts, scale_report
 from benchmarks.scale_parts import cost, event_log, one_shard, simulator_runs
 from benchmarks.scale_parts.all_to_all import about
+from benchmarks.scale_parts.cluster_driver import ClusterDriver
 from benchmarks.scale_parts.simulator import Model, PerBlob, Prediction, Sample, Size, fit, makespan, predict
 from lab.measure.processor_time import interpolated
 from watersmeet.state.keys import encode_key
@@ -93,9 +95,9 @@ def test_ranges_are_widened_on_both_sides() -> None:
 def test_cores_to_pass_a_speed() -> None:
     def speed(cores: int) -> float:
         size = Size(100_000 * cores, 2 * cores, cores, cores)
-        return size.rows / simulator_runs.fit_time(MEASURED, PER_BLOB, size) * 1000
+        return size.rows / simulator_runs.fitted_time(TRUTH, size) * 1000
 
-    assert simulator_runs.cores_to_pass(MEASURED, PER_BLOB, speed(9) - 1, None) == 9
+    assert simulator_runs.cores_to_pass(MEASURED, PER_BLOB, 0.999 * speed(9), None) == 9
     assert simulator_runs.cores_to_pass(MEASURED, PER_BLOB, 1e12, None) is None
     assert cost.cores_if_linear(400_000, 2, 2_000_000) == 10
     assert cost.cores_if_linear(300_000, 2, 1_000_000) == 7
@@ -178,3 +180,11 @@ def test_a_machine_without_namespaces_is_reported_in_words(tmp_path) -> None:
     text = scale_report.section("network", results)
     assert text.endswith("Not measured. This machine does not allow network namespaces: `tc` is missing")
     assert scale_charts.draw(results, tmp_path) == []
+
+
+def test_a_driver_that_ends_is_named_with_its_log(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(data, "SCRATCH", tmp_path)
+    driver = ClusterDriver("spark://nowhere:1", "watersmeet", 2, tmp_path, quick=True)
+    driver.command = [sys.executable, "-c", "print('words')"]
+    with driver, pytest.raises(RuntimeError, match=r"^the driver ended \(reason in scale-cluster-watersmeet-2.log\)$"):
+        driver.batches(1)
