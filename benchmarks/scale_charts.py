@@ -81,11 +81,13 @@ def _simulator(figure: Figure, found: Any) -> None:
     low = [row["predicted"]["low"] / 1000 for row in compared]
     high = [row["predicted"]["high"] / 1000 for row in compared]
     measured = [row["measured"] / 1000 for row in compared]
-    ends = [0.8 * min(measured + low), 1.25 * max(measured + high)]
+    ends = [0.0, 1.1 * max(measured + high)]
     left.plot(ends, ends, color=GREY, linewidth=1)
     bars = [[m - a for m, a in zip(middle, low, strict=True)], [b - m for m, b in zip(middle, high, strict=True)]]
     left.errorbar(measured, middle, bars, fmt="o", color=OURS, markersize=4, linewidth=1)
-    left.set(xlabel="measured at two cores, s a batch", ylabel="predicted from one core", xscale="log", yscale="log")
+    left.set(
+        xlabel="measured at two cores, s a batch", ylabel="predicted from one core", xlim=(0, None), ylim=(0, None)
+    )
     left.set_title("The test of the simulator", loc="left", fontweight="bold")
     for load, colour in (("grows with the cores", OURS), ("stays", OTHER)):
         rows = [row for row in found["beyond"] if row["load"] == load]
@@ -97,15 +99,14 @@ def _simulator(figure: Figure, found: Any) -> None:
     right.set_xticks([row["cores"] for row in found["beyond"]][::2])
     right.legend(frameon=False)
     right.set_title("Beyond", loc="left", fontweight="bold")
-    _plain(left, "both")
-    _plain(right, "both")
+    _plain(left)
+    _plain(right)
 
 
-def _plain(axes: Axes, which: str) -> None:
-    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        if which in (name, "both"):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_formatter(NullFormatter())
+def _plain(axes: Axes) -> None:
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(color="#e5e7eb", linewidth=0.6)
     axes.set_axisbelow(True)
 

@@ -84,6 +84,7 @@ def blobs(found: Found, results: dict[str, Any]) -> list[Table]:
         for row in found[0]["shuffled"]
     ]
     return [
+        Table("a thousand by a thousand", _a_thousand(found[0]), (), []),
         Table(
             "blobs of one partition",
             "One source partition packs for all shards; one shard unpacks the blobs of as many partitions. Core time.",
@@ -99,6 +100,24 @@ def blobs(found: Found, results: dict[str, Any]) -> list[Table]:
             shuffled,
         ),
     ]  # fmt: skip
+
+
+def _a_thousand(found: Found) -> str:
+    """What a batch without rows costs with 1,024 partitions and as many shards, from what a blob costs here."""
+    packed = max((row for row in found["packed"] if not row["rows"]), key=lambda row: row["shards"])
+    sent = max((row for row in found["shuffled"] if row["job"] == all_to_all.ALL_TO_ALL), key=_blobs)
+    gathered = max((row for row in found["shuffled"] if row["job"] == all_to_all.GATHERED), key=_blobs)
+    a_blob = sent["shuffle_bytes"] / _blobs(sent)
+    return (
+        f"1,024 partitions and 1,024 shards, all empty: {1024**2 * a_blob / 1e6:.0f} MB through the shuffle in a batch, "
+        f"{1024 * a_blob / 1e3:.0f} kB a task; {1.024 * packed['pack_us_a_shard']:.2f} ms of a core for a task that packs "
+        f"and {1.024 * packed['unpack_us_a_blob']:.2f} ms for one that joins. The job that gathers the newest times of "
+        f"{gathered['partitions']} partitions took {gathered['s'] * 1000:,.0f} ms."
+    )
+
+
+def _blobs(row: Found) -> int:
+    return int(row["partitions"] * row["shards"])
 
 
 def moved(found: Found, results: dict[str, Any]) -> list[Table]:

@@ -98,12 +98,14 @@ def shuffled(sizes: tuple[tuple[int, int], ...]) -> list[dict[str, Any]]:
                 found.append({"job": name, "partitions": partitions, "shards": shards, "s": seconds})
     finally:
         spark.stop()
-    stages = event_log.stages(logs)
-    for row in found:
-        mine = [s for s in stages if s.description == f"{row['job']} {row['partitions']} {row['shards']}"]
-        row |= {"shuffle_bytes": sum(s.shuffle_write for s in mine), "tasks": sum(s.tasks for s in mine)}
-        row["task_ms"] = sum(s.run_ms for s in mine)
-    return found
+    return [row | from_log(row, event_log.stages(logs)) for row in found]
+
+
+def from_log(row: dict[str, Any], stages: list[event_log.Stage]) -> dict[str, int]:
+    """Bytes of the first shuffle of a job, which is the one of the blobs, and the tasks of all stages."""
+    mine = [s for s in stages if s.description == f"{row['job']} {row['partitions']} {row['shards']}"]
+    first = sum(s.shuffle_write for s in mine if not s.shuffle_read)
+    return {"shuffle_bytes": first, "tasks": sum(s.tasks for s in mine), "task_ms": sum(s.run_ms for s in mine)}
 
 
 def _jobs(spark: SparkSession, partitions: int, shards: int) -> dict[str, Callable[[], Any]]:

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 
 from benchmarks import data, scale, scale_charts, scale_report
 from benchmarks.scale_parts import cost, event_log, one_shard, simulator_runs
-from benchmarks.scale_parts.all_to_all import about
+from benchmarks.scale_parts.all_to_all import about, from_log
 from benchmarks.scale_parts.cluster_driver import ClusterDriver
 from benchmarks.scale_parts.simulator import Model, PerBlob, Prediction, Sample, Size, fit, makespan, predict
 from lab.measure.processor_time import interpolated
@@ -130,6 +130,16 @@ def test_a_log_of_events_gives_the_bytes_and_times_of_its_stages(tmp_path) -> No
     assert (found.id, found.batch, found.description, found.tasks) == (3, 5, "x", 2)
     assert (found.shuffle_write, found.shuffle_read, found.input_rows) == (110, 12, 14)
     assert (found.runs, found.run_ms) == ([20, 60], 80)
+
+
+def test_bytes_of_blobs_are_those_of_the_first_shuffle_alone() -> None:
+    stages = [
+        event_log.Stage(1, "all to all 2 10", None, 2, 700, 0, 0, 0, 9, [5, 6]),
+        event_log.Stage(2, "all to all 2 10", None, 10, 90, 700, 0, 0, 9, [1] * 10),
+        event_log.Stage(3, "gathered 2 10", None, 2, 8, 0, 0, 0, 9, [1, 1]),
+    ]
+    found = from_log({"job": "all to all", "partitions": 2, "shards": 10}, stages)
+    assert found == {"shuffle_bytes": 700, "tasks": 12, "task_ms": 21}
 
 
 def test_drift_compares_the_first_third_with_the_last() -> None:
