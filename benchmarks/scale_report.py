@@ -108,11 +108,15 @@ def _a_thousand(found: Found) -> str:
     sent = max((row for row in found["shuffled"] if row["job"] == all_to_all.ALL_TO_ALL), key=_blobs)
     gathered = max((row for row in found["shuffled"] if row["job"] == all_to_all.GATHERED), key=_blobs)
     a_blob = sent["shuffle_bytes"] / _blobs(sent)
-    return (
-        f"1,024 partitions and 1,024 shards, all empty: {1024**2 * a_blob / 1e6:.0f} MB through the shuffle in a batch, "
-        f"{1024 * a_blob / 1e3:.0f} kB a task; {1.024 * packed['pack_us_a_shard']:.2f} ms of a core for a task that packs "
-        f"and {1.024 * packed['unpack_us_a_blob']:.2f} ms for one that joins. The job that gathers the newest times of "
-        f"{gathered['partitions']} partitions took {gathered['s'] * 1000:,.0f} ms."
+    packing, joining = (1.024 * packed[name] for name in ("pack_us_a_shard", "unpack_us_a_blob"))
+    everything, a_task = 1024**2 * a_blob / 1e6, 1024 * a_blob / 1e3
+    return " ".join(
+        (
+            f"1,024 partitions and 1,024 shards, all empty: {everything:.0f} MB through the shuffle in a batch,",
+            f"{a_task:.0f} kB a task; {packing:.2f} ms of a core for a task that packs, {joining:.2f} ms for one that",
+            f"joins. The job that gathers the newest times of {gathered['partitions']} partitions took",
+            f"{gathered['s'] * 1000:,.0f} ms on two cores.",
+        )
     )
 
 
