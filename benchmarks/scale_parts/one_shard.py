@@ -37,7 +37,7 @@ from watersmeet.state.shards import ShardKeys
 SHARDS = 1024
 BATCH_SECONDS = 1.0  # of event time in a batch: a window holds ten of them
 WARM_UP = 30  # batches until the state has its size
-POINTS = 200  # of the series that is kept
+POINTS = 256  # of the series, at most: it must not grow, as the memory of this process is measured
 
 Ints = NDArray[np.int64]
 
@@ -100,7 +100,7 @@ def run(load: Load, seconds: float) -> dict[str, Any]:
     warm_up()
     task = Task(query(), shard_ids(SHARDS, SHARDS), 0, MemoryStore(), ended=False)
     process = psutil.Process(os.getpid())
-    series: list[dict[str, float]] = []
+    series = Series()
     results = batches = 0
     began = time.monotonic()
     for frame in frames(load):
@@ -113,7 +113,7 @@ def run(load: Load, seconds: float) -> dict[str, Any]:
         if batches > WARM_UP:
             stats = json.loads(next(p for p, kind in zip(output, kinds, strict=True) if kind == STATS).iloc[0, 1])
             stored = task.store()
-            series.append(
+            series.add(
                 {
                     "minute": (time.monotonic() - began) / 60,
                     "wall_ms": wall * 1000,
@@ -125,7 +125,7 @@ def run(load: Load, seconds: float) -> dict[str, Any]:
                     "segments": len(stored.segments),
                 }
             )
-        if time.monotonic() - began > seconds and len(series) >= 30:
+        if time.monotonic() - began > seconds and batches >= WARM_UP + 30:
             break
     return {
         "shards": SHARDS,
@@ -134,8 +134,8 @@ def run(load: Load, seconds: float) -> dict[str, Any]:
         "blobs_a_batch": 2 * load.partitions,
         "batches": batches,
         "results": results,
-        "drift": {name: drift([point[name] for point in series]) for name in series[0] if name != "minute"},
-        "series": thinned(series, POINTS),
+        "drift": {name: drift([p[name] for p in series.points]) for name in series.points[0] if name != "minute"},
+        "series": [{name: round(value, 4) for name, value in point.items()} for point in series.points],
     }
 
 
@@ -146,11 +146,27 @@ def drift(values: list[float]) -> dict[str, float]:
     return {"first": first, "last": last, "ratio": last / first if first else 1.0}
 
 
-def thinned(series: list[dict[str, float]], points: int) -> list[dict[str, float]]:
-    """The medians of equal stretches of a series."""
-    size = -(-len(series) // points)
-    stretches = [series[n : n + size] for n in range(0, len(series), size)]
-    return [{name: round(float(np.median([p[name] for p in s])), 4) for name in s[0]} for s in stretches]
+class Series:
+    """Means of equal stretches of a series of unknown length; a stretch becomes longer when there are too many."""
+
+    def __init__(self, most: int = POINTS) -> None:
+        self.points: list[dict[str, float]] = []
+        self.most, self.stretch = most, 1
+        self._waiting: list[dict[str, float]] = []
+
+    def add(self, point: dict[str, float]) -> None:
+        self._waiting.append(point)
+        if len(self._waiting) < self.stretch:
+            return
+        self.points.append(mean_of(self._waiting))
+        self._waiting = []
+        if len(self.points) == self.most:
+            self.points = [mean_of(self.points[n : n + 2]) for n in range(0, self.most, 2)]
+            self.stretch *= 2
+
+
+def mean_of(points: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(point[name] for point in points) / len(points) for name in points[0]}
 
 
 def main() -> None:

@@ -144,8 +144,13 @@ def test_bytes_of_blobs_are_those_of_the_first_shuffle_alone() -> None:
 
 def test_drift_compares_the_first_third_with_the_last() -> None:
     assert one_shard.drift([1.0, 1.0, 1.0, 9.0, 2.0, 2.0, 3.0]) == {"first": 1.0, "last": 2.5, "ratio": 2.5}
-    points = [{"a": float(n)} for n in range(10)]
-    assert one_shard.thinned(points, 4) == [{"a": 1.0}, {"a": 4.0}, {"a": 7.0}, {"a": 9.0}]
+
+
+def test_a_series_of_any_length_has_few_points() -> None:
+    series = one_shard.Series(most=4)
+    for n in range(10):
+        series.add({"a": float(n)})
+    assert (series.points, series.stretch) == ([{"a": 1.5}, {"a": 5.5}], 4)
 
 
 def test_keys_of_the_one_shard_belong_to_it() -> None:
