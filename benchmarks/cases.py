@@ -1,6 +1,7 @@
 """The cases: rows and seconds of event time of a batch, keys and columns of the streams."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 NATIVE_MEMORY = "native-memory"
 NATIVE_ROCKSDB = "native-rocksdb"
@@ -161,3 +162,46 @@ PEERS = Case(
     repetitions=1,
     contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
 )
+
+
+def _window_join(name: str, about: str, stretches: tuple[Stretch, ...], rows: int, **more: Any) -> Case:
+    """About three partners a row at so many rows in batches of five seconds."""
+    return Case(name, about, stretches, keys=rows // 2, drift=rows / 40, repetitions=1, **more)
+
+
+#: The joins of `benchmarks.scale`: what is moved, what a size costs, and batches for a cluster.
+SCALE = {
+    case.name: case
+    for case in (
+        _window_join(
+            "narrow",
+            "100 k rows a batch, 5 s of event time each, an int64 key and one payload column a stream",
+            (Stretch("warm-up", 3, 100_000, 5.0), Stretch("steady", 4, 100_000, 5.0)),
+            100_000,
+        ),
+        _window_join(
+            "wide",
+            "50 k rows a batch, 5 s of event time each, a string key and ten payload columns a stream",
+            (Stretch("warm-up", 3, 50_000, 5.0), Stretch("steady", 4, 50_000, 5.0)),
+            50_000,
+            wide=True,
+        ),
+        _window_join(
+            "sizes",
+            "batches of 10 k, then of 100 k, then of 400 k rows, at 20 k rows a second of event time",
+            (
+                Stretch("warm-up", 3, 100_000, 5.0),
+                Stretch("small", 5, 10_000, 0.5),
+                Stretch("steady", 5, 100_000, 5.0),
+                Stretch("large", 4, 400_000, 20.0),
+            ),
+            100_000,
+        ),
+        _window_join(
+            "cluster",
+            "200 k rows a batch, 5 s of event time each, about three partners a row",
+            (Stretch("warm-up", 5, 200_000, 5.0), Stretch("steady", 36, 200_000, 5.0)),
+            200_000,
+        ),
+    )
+}

@@ -25,7 +25,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import watersmeet as wm
 from benchmarks import cases, data
-from benchmarks.cases import CASES, DELAY_SECONDS, PEERS, SEVERAL, WINDOW_SECONDS, Case
+from benchmarks.cases import CASES, DELAY_SECONDS, PEERS, SCALE, SEVERAL, WINDOW_SECONDS, Case
 from watersmeet.spark.joined import Joined
 from watersmeet.spark.runtime.packing import PACKED_DDL, Packer
 from watersmeet.spark.session import FILE_MANAGER, LOCAL_FILE_MANAGER
@@ -156,7 +156,7 @@ CONTENDERS = {
     cases.PACKED_IDENTITY: Contender(packed_identity, session=watersmeet_session),
     cases.SOURCE_SINK: Contender(source_sink),
 }
-ALL = CASES | SEVERAL | {PEERS.name: PEERS}
+ALL = CASES | SEVERAL | SCALE | {PEERS.name: PEERS}
 
 
 def run(name: str, case: Case, extra: dict[str, str]) -> Run:

@@ -17,15 +17,33 @@ from rich.progress import Progress
 from benchmarks import cases, command, data, report
 from benchmarks.nexmark_queries import QUERIES
 from benchmarks.nexmark_run import CONTENDERS, FULL, QUICK, Size, make
+from lab import ROOT
 from lab.measure.circumstances import circumstances
-from lab.measure.tables import Table
+from lab.measure.processor_time import ProcessorTime
+from lab.measure.sections import fill
+from lab.measure.tables import Table, markdown_table
 from lab.processes import measured
 
-COLUMNS = ("contender", "events/s", "×", "state rows", "× ", "state, MB", "×  ", "results", "as DuckDB")
-LEGEND = """events/s: rows of all inputs of the query, over the time of the steady batches, trigger to commit, results
-written as Parquet; state: the largest at the end of a steady batch, as each reports it itself, open groups included; ×:
-Watersmeet's events over the contender's, the contender's state over Watersmeet's; as DuckDB: results compared row by
-row, as bags."""
+#: It has all events a second and a core, beside published figures.
+SCALE_PAGE = ROOT / "docs" / "scale.md"
+COLUMNS = (
+    "contender",
+    "rows/s",
+    "all events/s",
+    "a core",
+    "×",
+    "state rows",
+    "× ",
+    "state, MB",
+    "×  ",
+    "results",
+    "as DuckDB",
+)
+LEGEND = """rows/s: rows of all inputs of the query, over the time of the steady batches, trigger to commit, results
+written as Parquet; all events/s: every event of the generator counts, as in NEXMark, also those that the query does not
+read; a core: the same over the processor time of all processes in these batches; state: the largest at the end of a
+steady batch, as each reports it itself, open groups included; ×: Watersmeet's rows over the contender's, the
+contender's state over Watersmeet's; as DuckDB: results compared row by row, as bags."""
 
 
 def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
@@ -36,6 +54,7 @@ def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
         bar = progress.add_task("", total=len(names) * len(CONTENDERS))
         for name in names:
             case = {"about": QUERIES[name].about, "quick": quick, "size": about(size)} | circumstances()
+            case["events_a_batch"] = size.rate * size.seconds
             runs = []
             for contender in CONTENDERS:
                 progress.update(bar, description=f"{name}: {contender}")
@@ -50,9 +69,13 @@ def run_all(names: list[str], quick: bool, console: Console) -> dict[str, Any]:
 def run_one(query: str, contender: str, quick: bool) -> dict[str, Any]:
     program = [sys.executable, "-m", "benchmarks.nexmark_run", query, contender] + ["--quick"] * quick
     log = data.scratch("logs") / f"nexmark-{query}-{contender}.log"
-    outcome = measured(program, log)
+    with ProcessorTime() as used:
+        outcome = measured(program, log)
     if "error" in outcome:
         outcome = {"error": f"did not finish (reason in {log.name})"}
+    else:
+        steady = [b for b in outcome["batches"] if b["phase"] == "steady"]
+        outcome["core_seconds"] = sum(used.between(b["began"], b["ended"]) for b in steady)
     return {"query": query, "contender": contender} | outcome
 
 
@@ -73,6 +96,15 @@ def speed(run: dict[str, Any]) -> float | None:
     )
 
 
+def all_events(case: dict[str, Any], run: dict[str, Any]) -> tuple[float, float] | None:
+    """Events of the generator a second, and a core-second, over the steady batches; None if they were not counted."""
+    steady = [b for b in run.get("batches", ()) if b["phase"] == "steady"]
+    if not steady or "core_seconds" not in run:
+        return None
+    events = case["events_a_batch"] * len(steady)
+    return events / sum(b["durations"]["triggerExecution"] for b in steady) * 1e3, events / run["core_seconds"]
+
+
 def state(run: dict[str, Any], field: str) -> float | None:
     """The largest state of the steady batches; groups count as rows."""
     steady = [b for b in run.get("batches", ()) if b["phase"] == "steady"]
@@ -82,14 +114,14 @@ def state(run: dict[str, Any], field: str) -> float | None:
 
 def query_table(name: str, case: dict[str, Any]) -> Table:
     ours = next(run for run in case["runs"] if run["contender"] == cases.WATERSMEET)
-    rows = [_row(run, ours) for run in case["runs"]]
+    rows = [_row(case, run, ours) for run in case["runs"]]
     failures = [f"{run['contender']} failed: {run['error']}." for run in case["runs"] if "error" in run]
     about = f"{case['about'][:1].upper()}{case['about'][1:]}."
     lacks = f"Spark's own join. {QUERIES[name].native_lacks}."
     return Table(name, " ".join([about, lacks, *failures]), COLUMNS, rows)
 
 
-def _row(run: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
+def _row(case: dict[str, Any], run: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
     if "error" in run:
         return (run["contender"], "failed", *("–" for _ in COLUMNS[2:]))
     rows, size = state(run, "state_rows"), state(run, "state_bytes")
@@ -97,6 +129,7 @@ def _row(run: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
     return (
         run["contender"],
         f"{speed(run):,.0f}",
+        *_events(case, run),
         _ratio(speed(ours), speed(run)),
         f"{rows:,.0f}",
         _ratio(rows, state(ours, "state_rows")),
@@ -105,6 +138,11 @@ def _row(run: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
         f"{run['results']:,}",
         "equal" if run["missing"] == run["unexpected"] == 0 else wrong,
     )
+
+
+def _events(case: dict[str, Any], run: dict[str, Any]) -> tuple[str, str]:
+    found = all_events(case, run)
+    return ("–", "–") if found is None else (f"{found[0]:,.0f}", f"{found[1]:,.0f}")
 
 
 def _ratio(over: float | None, under: float | None) -> str:
@@ -136,6 +174,19 @@ def summary(results: dict[str, Any]) -> Table:
     )
 
 
+def counted(results: dict[str, Any]) -> str:
+    """The section of docs/scale.md: all events a second and a core, query by query, of the runs that counted them."""
+    runs = [(name, case, run) for name, case in results["queries"].items() for run in case["runs"]]
+    runs = [(name, case, run) for name, case, run in runs if all_events(case, run) is not None]
+    if not runs:
+        return "Not measured."
+    dates, sizes = ({case[field] for _, case, _ in runs} for field in ("date", "events_a_batch"))
+    rows = [(name, run["contender"], *_events(case, run)) for name, case, run in runs]
+    batches = " and ".join(f"{size:,}" for size in sorted(sizes))
+    about = f"*Measured {', '.join(sorted(dates))}, two cores, batches of {batches} events.*"
+    return f"{about}\n\n{markdown_table(('query', 'join', 'all events/s', 'all events/s a core'), rows)}"
+
+
 def tables(results: dict[str, Any]) -> list[Table]:
     return [summary(results), *(query_table(name, case) for name, case in results["queries"].items())]
 
@@ -150,6 +201,8 @@ def markdown(results: dict[str, Any]) -> str:
 
 def write(results: dict[str, Any], folder: Path, console: Console) -> None:
     command.publish("nexmark", markdown(results), tables(results), folder, console)
+    if folder == command.RESULTS:
+        fill(SCALE_PAGE, {"scale nexmark": counted(results)})
 
 
 def main() -> None:

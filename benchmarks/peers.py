@@ -88,7 +88,7 @@ def texts_of(case: Case, files: Path) -> Path:
 
 
 def run(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
-    """One peer's rows, seconds and results, or the error."""
+    """One peer's rows, seconds and results, and the spans of wall time that were measured; or the error."""
     began = time.monotonic()
     outcome = _on_spark(peer, case, quick) if peer.contender else _engine(peer, case)
     return {"peer": peer.name} | outcome | {"process_s": round(time.monotonic() - began, 1)}
@@ -106,6 +106,7 @@ def _on_spark(peer: Peer, case: Case, quick: bool) -> dict[str, Any]:
         "results": outcome["results"],
         "state_rows": max(b["state_rows"] for b in steady),
         "version": "",
+        "spans": [(b["began"], b["ended"]) for b in steady],
     }
 
 
@@ -126,7 +127,8 @@ def _engine(peer: Peer, case: Case) -> dict[str, Any]:
         shutil.rmtree(state, ignore_errors=True)
     if "error" in outcome:
         return {"error": f"did not finish, or not within {LONGEST_RUN} s (reason in {log.name})"}
-    return outcome
+    ended = outcome.pop("ended")
+    return outcome | {"spans": [(ended - outcome["seconds"], ended)]}
 
 
 def prepare(names: list[str], case: Case, console: Console) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from lab.spark.cluster import Cluster
 from soak import cluster, traps
-from soak.cluster import Cluster
 from soak.driver_process import Driver
 
 LOCAL = "local[2,4]"  # a failed task is tried up to four times, as on a cluster

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 WINDOW_MS, DELAY_MS = 10_000, 2_000
@@ -40,6 +40,7 @@ class Answer:
     results: int
     version: str
     state_bytes: int = 0  # on disk at the end
+    ended: float = field(default_factory=time.time)  # made right after the last result
 
     def send(self) -> None:
         """Print the answer as JSON."""

@@ -82,8 +82,19 @@ def test_nexmark_is_reported_by_steady_batches():
     results = {"queries": {"q4": case}}
     assert nexmark.summary(results).rows == [("q4", "4.00", "2.00", "2.33", "not all equal")]
     found = {row[0]: row[1:] for row in nexmark.query_table("q4", case).rows}
-    assert found["watersmeet"] == ("2,000", "1.00", "15", "1.00", "0.00", "1.00", "7", "equal")
+    assert found["watersmeet"] == ("2,000", "–", "–", "1.00", "15", "1.00", "0.00", "1.00", "7", "equal")
     assert found["native-rocksdb"][-1] == "2 missing, 0 too many"
+
+
+def test_nexmark_counts_all_events_of_the_generator_and_the_cores_in_use():
+    ours = nexmark_run("watersmeet", 500, 10) | {"core_seconds": 0.8}
+    case = WHERE | {"size": "small", "events_a_batch": 20_000, "runs": [ours, nexmark_run("native-memory", 1, 1)]}
+    found = {row[0]: row[1:4] for row in nexmark.query_table("q3", case | {"about": "q3"}).rows}
+    assert found == {"watersmeet": ("2,000", "40,000", "25,000"), "native-memory": ("1,000,000", "–", "–")}
+    text = nexmark.counted({"queries": {"q3": case}})
+    assert "| q3 | watersmeet | 40,000 | 25,000 |" in text
+    assert "native-memory" not in text
+    assert nexmark.counted({"queries": {}}) == "Not measured."
 
 
 def test_a_failed_run_of_nexmark_is_shown():
