@@ -200,7 +200,7 @@ SCALE = {
         _window_join(
             "cluster",
             "200 k rows a batch, 5 s of event time each, about three partners a row",
-            (Stretch("warm-up", 5, 200_000, 5.0), Stretch("steady", 36, 200_000, 5.0)),
+            (Stretch("warm-up", 5, 200_000, 5.0), Stretch("steady", 45, 200_000, 5.0)),
             200_000,
         ),
     )

@@ -171,13 +171,15 @@ def network(found: Found, results: dict[str, Any]) -> list[Table]:
         for row in found
     ]
     columns = ("join", "limit", "delay", "measured, Mbit/s", "round trip, ms", "batch, s", "min–max", "× no limit")
-    caption = f"Batches of {found[0]['rows']:,} rows, two shards, two workers of one core."
+    warm_up = f"after {found[0]['warm_up']} batches to warm up"
+    caption = f"Batches of {found[0]['rows']:,} rows, two shards, two workers of one core, {warm_up}."
     return [Table("limited network", caption, columns, rows)]
 
 
 def simulator(found: Found, results: dict[str, Any]) -> list[Table]:
     if "error" in found:
         return [_failed("simulator", found["error"])]
+    driver, packing, joining = (found["coefficients"][name] for name in ("driver", "packing", "joining"))
     compared = [
         (
             f"{row['rows']:,}",
@@ -194,12 +196,12 @@ def simulator(found: Found, results: dict[str, Any]) -> list[Table]:
             f"{row['cores']:,}",
             f"{row['rows']:,}",
             _milliseconds(row),
+            f"{driver[0] + driver[1] * (row['partitions'] + row['shards']):,.0f}",
             f"{row['rows'] / row['median'] * 1000:,.0f}",
             f"{row['rows'] / row['median'] * 1000 / row['cores']:,.0f}",
         )
         for row in sorted(found["beyond"], key=lambda row: row["load"])
     ]
-    driver, packing, joining = (found["coefficients"][name] for name in ("driver", "packing", "joining"))
     fitted = (
         f"Fitted on one core: driver {driver[0]:.0f} ms + {driver[1]:.1f} ms a task; packing {packing[0]:.0f} ms a "
         f"task + {packing[1] * 1000:.2f} µs a row; joining {joining[0]:.0f} ms a shard "
@@ -210,7 +212,10 @@ def simulator(found: Found, results: dict[str, Any]) -> list[Table]:
         Table(
             "two cores", fitted, ("rows a batch", "shards", "measured, ms", "predicted, ms", "error"), compared
         ),
-        Table("beyond", worst, ("load", "cores", "rows a batch", "batch, ms", "rows/s", "rows/s a core"), beyond),
+        Table(
+            "beyond", worst,
+            ("load", "cores", "rows a batch", "batch, ms", "of it the driver", "rows/s", "rows/s a core"), beyond,
+        ),
     ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from lab.spark.cluster import Cluster, WorkerPlace
 
 CONTENDERS = (cases.WATERSMEET, cases.NATIVE_MEMORY)
 SHARDS = 2
-WARM_UP, BATCHES, QUICK_BATCHES = 5, 4, 1
+WARM_UP, BATCHES, QUICK_BATCHES = 14, 4, 1
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ def run(contender: str, quick: bool) -> Iterator[dict[str, Any]]:
                     cluster.url, contender, SHARDS, folder, host=ADDRESSES[0], prefix=prefixes[0], quick=quick
                 ) as driver,
             ):
-                driver.batches(1 if quick else WARM_UP)
+                warm_up = len(driver.batches(1 if quick else WARM_UP))
                 for setting in QUICK_SETTINGS if quick else SETTINGS:
-                    yield measured(contender, setting, link, driver, QUICK_BATCHES if quick else BATCHES)
+                    found = measured(contender, setting, link, driver, QUICK_BATCHES if quick else BATCHES)
+                    yield found | {"warm_up": warm_up}
     except NoNamespacesError as reason:
         yield {"contender": contender, "skipped": str(reason)}
     finally:
