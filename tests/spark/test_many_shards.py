@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,13 +18,15 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize(("letters", "listed"), [(0, LISTED), (5_000, 25), (LISTED_BYTES, 1)])
 def test_the_progress_of_many_shards_is_bounded(spark: SparkSession, letters: int, listed: int) -> None:
-    """Reports with a key that looks like their end; the shards with the largest numbers are the slowest."""
+    """Reports with a key that looks like their end, and not all with the same numbers; the last shards are slowest."""
     key = ', "time_us": 1, "sums": {"rows_in": 7}}' + "x" * letters
     stream = {"name": "a", "rows_in": 2, "late": 0, "violations": 0, "stored": 1, "hot": [[key, 0.5]]}
-    reports = [
+    reports: list[dict[str, Any]] = [
         {"shard": n, "rows_in": 2, "join_us": n, "watermarks": [5], "streams": [stream], "predicted": {"stored": 1}}
         for n in range(100)
     ]
+    for report in reports[::3]:
+        report["emit_us"] = 1
     texts = [(STATS, json.dumps(with_sums(r))) for r in reports]
     rows = spark.createDataFrame([*texts, (0, "a result")], f"`{KIND}` int, `{DETAIL}` string")
     (found,) = rows.agg(observed(KIND, STATS, DETAIL, 100)).collect()
@@ -35,6 +38,7 @@ def test_the_progress_of_many_shards_is_bounded(spark: SparkSession, letters: in
     assert summary.shard_count == 100
     assert summary.counters["rows_in"] == 200
     assert summary.counters["join_us"] == sum(range(100))
+    assert summary.counters["emit_us"] == 34
     assert summary.counters["predicted"] == {"stored": 100}
     assert summary.others is not None
     assert summary.others["streams"][0]["stored"] == 100 - listed

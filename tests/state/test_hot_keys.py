@@ -83,7 +83,8 @@ def test_any_tables_that_follow_give_the_results_of_the_definition(data: st.Data
     options: dict[str, Any] = {"interval": {"windows_of_all": intervals()}}.get(drawn, {})
     script = data.draw(long_scripts(**options))
     if drawn == "tumbling":
-        script = replace(script, windows=(Tumbling(LENGTH),) * 2, kind="two columns", null_safe=(), batches=pieced(script))
+        windows, batches = (Tumbling(LENGTH),) * 2, pieced(script)
+        script = replace(script, windows=windows, kind="two columns", null_safe=(), batches=batches)
     query = script.query()
     may = may_split(query)
     assert may == {"inner": (0, 1), "right": (1,)}.get(script.how, (0,))

@@ -60,33 +60,46 @@ def sums_of(report: Report) -> dict[str, float]:
     return sums
 
 
-def bounded(reports: Column) -> Column:
-    """The reports of the slowest shards and the sums of the others, in place of the reports of all shards."""
+def parsed(detail: str) -> str:
+    """SQL of a report in the column `detail`, without its end: a struct of time, report, names and values of the sums.
 
-    def cut(report: Column) -> Column:
-        parts = F.split(report, END, 2)  # in a text of JSON all quotes are escaped, so it is found at the end alone
-        end = F.concat(F.lit('{"time_us": '), parts[1])
-        time = F.get_json_object(end, "$.time_us").cast("long").alias("time")
-        return F.struct(time, F.concat(parts[0], F.lit("}")).alias("report"), end.alias("end"))
+    Tasks evaluate it, for each report by itself: the driver parses nothing.
+    """
+    parts = (
+        f"split(`{detail}`, '{END}', 2)"  # in a text of JSON all quotes are escaped, so it is found at the end alone
+    )
+    end = f"from_json(concat('{{\"time_us\": ', {parts}[1]), 'time_us bigint, sums map<string,double>')"
+    values = f"'names', map_keys({end}.sums), 'values', map_values({end}.sums)"
+    return f"named_struct('time', {end}.time_us, 'report', concat({parts}[0], '}}'), {values})"
+
+
+def bounded(reports: Column) -> Column:
+    """The reports of the slowest shards and the sums of the others, from the `parsed` reports of all shards."""
 
     def listed_and_sums(ranked: Column) -> Column:
         longest = F.array_max(F.transform(ranked, lambda r: F.length(r["report"])))
         fit = F.greatest(F.lit(1), F.least(F.lit(LISTED), F.floor(F.lit(LISTED_BYTES) / longest).cast("int")))
-        slowest = F.transform(F.slice(ranked, 1, fit), lambda r: r["report"])
         rest = F.slice(ranked, fit + 1, F.size(ranked))
-        each = F.transform(rest, lambda r: F.from_json(r["end"], "sums map<string,double>")["sums"])
-        none = F.expr("cast(map() as map<string,double>)")
-        sums = F.aggregate(each, none, lambda all_, one: F.map_zip_with(all_, one, _sum))
+        # almost all shards have the same names
+        each = F.array_distinct(F.transform(rest, lambda r: r["names"]))
+        sums = F.transform(each, lambda names: F.map_from_arrays(names, _total(rest, names)))
         total = F.to_json(F.struct(F.size(rest).alias("shards"), sums.alias("sums")))
-        return F.concat(slowest, F.array(total))
+        return F.concat(_texts(F.slice(ranked, 1, fit)), F.array(total))
 
     # as the only element of an array the ranked reports are computed once
-    ranked = F.array(F.sort_array(F.transform(reports, cut), asc=False))
-    return F.when(F.size(reports) > LISTED, F.transform(ranked, listed_and_sums)[0]).otherwise(reports)
+    ranked = F.array(F.sort_array(reports, asc=False))
+    return F.when(F.size(reports) > LISTED, F.transform(ranked, listed_and_sums)[0]).otherwise(_texts(reports))
 
 
-def _sum(name: Column, a: Column, b: Column) -> Column:
-    return F.coalesce(a, F.lit(0.0)) + F.coalesce(b, F.lit(0.0))
+def _texts(reports: Column) -> Column:
+    return F.transform(reports, lambda r: r["report"])
+
+
+def _total(reports: Column, names: Column) -> Column:
+    """The sums over the reports with these names, value by value."""
+    alike = F.filter(reports, lambda r: r["names"] == names)
+    zeros = F.transform(names, lambda _: F.lit(0.0))
+    return F.aggregate(alike, zeros, lambda all_, r: F.zip_with(all_, r["values"], lambda a, b: a + b))
 
 
 def listed_and_others(found: Sequence[Report]) -> tuple[list[Report], Report | None]:
@@ -95,7 +108,11 @@ def listed_and_others(found: Sequence[Report]) -> tuple[list[Report], Report | N
     total = next((report for report in found if "shard" not in report), None)
     if total is None:
         return [_without_sums(report) for report in listed], None
-    return listed, _report_of(total["sums"], total["shards"], listed[0])
+    sums: dict[str, float] = {}
+    for part in total["sums"]:  # of shards that have the same numbers
+        for name, value in part.items():
+            sums[name] = sums.get(name, 0.0) + value
+    return listed, _report_of(sums, total["shards"], listed[0])
 
 
 def _without_sums(report: Report) -> Report:
