@@ -13,7 +13,8 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 
@@ -44,17 +45,19 @@ class Case:
     """One query over its streams. `sql` is the same query for DuckDB, over the tuples that are on time."""
 
     streams: str
-    build: Callable[[list[wm.Stream]], Any]
+    build: Callable[..., Any]  # of the streams, and of options of `wm.join`
     columns: tuple[str, ...]
     sql: str
+    punctuated: bool = True
+    windows: bool = True
+    own_keys: bool = False  # whether the key column of each stream has a name of its own
+    changed: dict[str, Any] = field(default_factory=dict)  # options with which an evolved query has the same results
 
 
-def _pair(join: str) -> str:
+def _pair(join: str, on: str = "a.k = b.k", key: str = "coalesce(a.k, b.k) AS k") -> str:
     """a and b within their windows, all columns."""
     near = f"a_ts >= b_ts - {WINDOWS['a'] * SECOND} AND b_ts >= a_ts - {WINDOWS['b'] * SECOND}"
-    return (
-        f"SELECT coalesce(a.k, b.k) AS k, a_ts, a_n, a_v, b_ts, b_n, b_v FROM a {join} JOIN b ON a.k = b.k AND {near}"
-    )
+    return f"SELECT {key}, a_ts, a_n, a_v, b_ts, b_n, b_v FROM a {join} JOIN b ON {on} AND {near}"
 
 
 def _three() -> str:
@@ -63,45 +66,88 @@ def _three() -> str:
     return f"SELECT {columns} FROM a, b, c WHERE a.k = b.k AND a.k = c.k AND {near}"
 
 
-def _groups(streams: list[wm.Stream]) -> Any:
-    joined = wm.join(*streams, on="k")
-    return joined.group_by("k").agg(pairs=wm.count(), first=wm.min("a_n"), last=wm.max("b_n"))
+def _nearest() -> str:
+    """Each row of a with the last one of b before it."""
+    near = f"a.k = b.k AND b_ts <= a_ts AND b_ts >= a_ts - {WINDOWS['b'] * SECOND}"
+    pairs = f"SELECT a.k, a_ts, a_n, a_v, b_ts, b_n, b_v FROM a LEFT JOIN b ON {near}"
+    return f"{pairs} QUALIFY row_number() OVER (PARTITION BY a_n ORDER BY b_ts DESC, b_n DESC) = 1"
+
+
+def _join(streams: list[wm.Stream], **options: Any) -> Any:
+    return wm.join(*streams, on="k", **options)
+
+
+def _full(streams: list[wm.Stream], **options: Any) -> Any:
+    return _join(streams, how="full", **options)
+
+
+def _groups(streams: list[wm.Stream], **options: Any) -> Any:
+    return _join(streams, **options).group_by("k").agg(pairs=wm.count(), first=wm.min("a_n"), last=wm.max("b_n"))
 
 
 _ALL = {s: tuple(c.format(s=s) for c in COLUMNS) for s in "abc"}
+_PAIRS = ("k", *_ALL["a"], *_ALL["b"])
 
 CASES = {
-    "inner": Case("ab", lambda s: wm.join(*s, on="k"), ("k", *_ALL["a"], *_ALL["b"]), _pair("INNER")),
-    "full": Case("ab", lambda s: wm.join(*s, on="k", how="full"), ("k", *_ALL["a"], *_ALL["b"]), _pair("FULL")),
-    "three": Case("abc", lambda s: wm.join(*s, on="k"), ("k", *_ALL["a"], *_ALL["b"], *_ALL["c"]), _three()),
+    "inner": Case("ab", _join, _PAIRS, _pair("INNER"), punctuated=False, changed={"algorithm": "nested_loop"}),
+    "full": Case("ab", _full, _PAIRS, _pair("FULL"), changed={"algorithm": "pjoin"}),
+    "three": Case("abc", _join, (*_PAIRS, *_ALL["c"]), _three(), changed={"algorithm": "lazy"}),
     "groups": Case(
         "ab",
         _groups,
         ("k", "pairs", "first", "last"),
         f"SELECT k, count(*), min(a_n), max(b_n) FROM ({_pair('INNER')}) GROUP BY k",
     ),
+    "spilling": Case("ab", partial(_full, memory="1 KB"), _PAIRS, _pair("FULL")),
+    "theta": Case(
+        "ab",
+        lambda s: wm.join(*s, where="abs(a_k - b_k) <= 1"),
+        ("a_k", *_ALL["a"], "b_k", *_ALL["b"]),
+        f"SELECT a_k, a_ts, a_n, a_v, b_k, b_ts, b_n, b_v FROM "
+        f"({_pair('INNER', 'abs(a.k - b.k) <= 1', 'a.k AS a_k, b.k AS b_k')})",
+        punctuated=False,
+        own_keys=True,
+    ),
+    "asof": Case(
+        "ab",
+        lambda s: wm.join_asof(*s, on="k", tolerance=f"{WINDOWS['b']} seconds", order_by="b_n"),
+        _PAIRS,
+        _nearest(),
+        windows=False,
+    ),
 }
 
 
-def query(spark: SparkSession, name: str, folder: Path) -> Any:
-    """The case's join over the files in `folder`."""
-    streams = []
-    for s in CASES[name].streams:
-        df = spark.readStream.schema(DDL.format(s=s)).option("maxFilesPerTrigger", 1).parquet(str(folder / "in" / s))
-        punctuations: list[Any] = [wm.end(f"{s}_over"), wm.when(f"{s}_closed", on="k")]
-        if name == "inner":  # the plain hash join, without punctuations
-            df, punctuations = df.where(f"NOT {s}_closed AND NOT {s}_over"), []
-        streams.append(
-            wm.stream(
-                df,
-                time=f"{s}_ts",
-                window=f"{WINDOWS[s]} seconds",
-                delay=f"{DELAY} seconds",
-                punctuation=punctuations or None,
-                name=s,
-            )
-        )
-    return CASES[name].build(streams)
+def query(spark: SparkSession, name: str, folder: Path, *, changed: bool = False) -> Any:
+    """The case's join over the files in `folder`; with options that change nothing in the results if `changed`."""
+    case, streams = CASES[name], []
+    for s in case.streams:
+        reader = spark.readStream.schema(DDL.format(s=s)).option("maxFilesPerTrigger", 1)
+        streams.append(_stream(case, s, of_case(case, s, reader.parquet(str(folder / "in" / s)))))
+    return case.build(streams, **case.changed if changed else {})
+
+
+def table(spark: SparkSession, name: str, s: str, folder: Path, files: int) -> DataFrame:
+    """The first files of a stream, as its table."""
+    paths = sorted((folder / "all" / s).iterdir())[:files]
+    return of_case(CASES[name], s, spark.read.schema(DDL.format(s=s)).parquet(*map(str, paths)))
+
+
+def of_case(case: Case, s: str, df: DataFrame) -> DataFrame:
+    """The rows of a stream as the case has them."""
+    df = df if case.punctuated else df.where(f"NOT {s}_closed AND NOT {s}_over")
+    return df.withColumnRenamed("k", f"{s}_k") if case.own_keys else df
+
+
+def _stream(case: Case, s: str, df: DataFrame) -> wm.Stream:
+    return wm.stream(
+        df,
+        time=f"{s}_ts",
+        window=f"{WINDOWS[s]} seconds" if case.windows else None,
+        delay=f"{DELAY} seconds",
+        punctuation=[wm.end(f"{s}_over"), wm.when(f"{s}_closed", on="k")] if case.punctuated else None,
+        name=s,
+    )
 
 
 # ---------------------------------------------------------------- the streams
@@ -184,7 +230,7 @@ def answer(name: str, folder: Path) -> Answer:
     late: Bag = Counter()
     for s in CASES[name].streams:
         files = [pq.read_table(path) for path in sorted((folder / "all" / s).iterdir())]
-        on_time, behind = _divided(files, s, add_punctuations=name != "inner")
+        on_time, behind = _divided(files, s, add_punctuations=CASES[name].punctuated)
         late.update((s, number) for number in behind)
         database.register(s, on_time)
     return Answer(Counter(database.sql(CASES[name].sql).fetchall()), late)

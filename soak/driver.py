@@ -49,7 +49,7 @@ class EventLog:
         os.write(self.handle, (json.dumps({"event": event, "at": time.time(), **facts}) + "\n").encode())
 
 
-def start(spark: SparkSession, name: str, folder: Path) -> StreamingQuery:
+def start(spark: SparkSession, name: str, folder: Path, checkpoint: str, *, changed: bool) -> StreamingQuery:
     """Start the case in `folder`, with results and late rows in folders by batch, and traps between the writes."""
 
     def results(rows: DataFrame, batch: int) -> None:
@@ -60,7 +60,8 @@ def start(spark: SparkSession, name: str, folder: Path) -> StreamingQuery:
         rows.write.mode("overwrite").parquet(str(folder / "late" / f"batch={batch:06d}"))
         traps.reach("output-written")
 
-    return wm.write(cases.query(spark, name, folder), checkpoint=folder / "checkpoint", results=results, late=late)
+    joined = cases.query(spark, name, folder, changed=changed)
+    return wm.write(joined, checkpoint=checkpoint, results=results, late=late)
 
 
 def main() -> None:
@@ -74,8 +75,22 @@ def main() -> None:
         try:
             match command["do"]:
                 case "start":
-                    query = start(spark, command["case"], Path(command["folder"]))
+                    name, folder = command["case"], Path(command["folder"])
+                    query = start(spark, name, folder, command["checkpoint"], changed=command["changed"])
                     emit("started")
+                case "rescale":
+                    wm.rescale_state(spark, command["checkpoint"], command["to"], shards=command["shards"])
+                    emit("made")
+                case "evolve":
+                    joined = cases.query(spark, command["case"], Path(command["folder"]), changed=True)
+                    wm.evolve_state(command["checkpoint"], command["to"], joined)
+                    emit("made")
+                case "bootstrap":
+                    name, folder = command["case"], Path(command["folder"])
+                    streams, files = cases.CASES[name].streams, command["files"]
+                    tables = {s: cases.table(spark, name, s, folder, files) for s in streams}
+                    wm.bootstrap(cases.query(spark, name, folder), command["to"], tables)
+                    emit("made")
                 case "drain":
                     assert query is not None, "started before"
                     query.processAllAvailable()

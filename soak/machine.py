@@ -33,12 +33,19 @@ class Machine:
 
     def launch(self) -> Driver:
         """Start a new driver after the last one has ended."""
+        self.driver = self._new_driver(self.folder)
+        return self.driver
+
+    def second(self) -> Driver:
+        """One more driver, beside the one that runs."""
+        return self._new_driver(self.folder / "second")
+
+    def _new_driver(self, folder: Path) -> Driver:
         settings, master = {"spark.local.dir": str(self.folder / "spark")}, LOCAL
         if self.cluster is not None:
             master = self.cluster.url
             settings |= cluster.settings(self.folder / "traps") | {f"spark.executorEnv.{traps.CACHE}": str(self.cache)}
-        self.driver = Driver(self.folder, master, settings, **{traps.CACHE: str(self.cache)})
-        return self.driver
+        return Driver(folder, master, settings, **{traps.CACHE: str(self.cache)})
 
     def executors(self) -> list[psutil.Process]:
         assert self.cluster is not None, "only a cluster has executors of its own"

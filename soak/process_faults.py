@@ -148,7 +148,7 @@ def driver_while_restarting(trial: Trial) -> None:
     trial.machine.launch()
     trial.driver.expect("ready")
     trial.driver.traps.arm("loading")
-    trial.driver.send("start", case=trial.case, folder=str(trial.folder))
+    trial.send_start(trial.driver)
     trial.driver.traps.reached("loading", 600)
     trial.kill_driver()
     trial.restarts += 2

@@ -71,10 +71,13 @@ class Trial:
     running: bool = False
     copy: Path | None = None
     may_refuse: bool = False
+    place: str = "checkpoint"  # the name of the checkpoint's folder; Spark keeps its path in it, so it cannot be moved
+    changed: bool = False  # whether the query is the changed one, to which its state has evolved
+    in_table: int = 0  # files of each stream that a state was made of, and that the query does not see
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
+        return self.folder / self.place
 
     @property
     def driver(self) -> Driver:
@@ -88,7 +91,7 @@ class Trial:
     def hand_out(self, upto: int = FILES, streams: str | None = None) -> None:
         """Let the query see the files up to this number."""
         for s in streams or cases.CASES[self.case].streams:
-            for file in sorted((self.folder / "all" / s).iterdir())[:upto]:
+            for file in sorted((self.folder / "all" / s).iterdir())[self.in_table : upto]:
                 target = self.folder / "in" / s / file.name
                 if not target.exists():
                     shutil.copy2(file, target.with_name(f".{file.name}.new"))  # Spark ignores such names
@@ -101,11 +104,15 @@ class Trial:
         if not self.driver.alive():
             self.machine.launch().expect("ready")
             self.restarts += 1
-        self.driver.send("start", case=self.case, folder=str(self.folder))
+        self.send_start(self.driver)
         reply = self.driver.expect("started", "failed")
         self.running = reply["event"] == "started"
         if not self.running:
             self.errors.append(reply["error"])
+
+    def send_start(self, driver: Driver) -> None:
+        where = {"case": self.case, "folder": str(self.folder), "checkpoint": str(self.checkpoint)}
+        driver.send("start", changed=self.changed, **where)
 
     def drain(self) -> bool:
         """Wait until all input is processed; False if the query failed."""

@@ -23,6 +23,8 @@ SOME = (
     "driver-state-written",
     "changelog-flipped",
     "disk-full",
+    "rescale-killed",
+    "second-driver",
 )
 
 
