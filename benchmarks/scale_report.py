@@ -277,7 +277,7 @@ def workers(found: Found, results: dict[str, Any]) -> list[Table]:
         f"An executor killed between two batches ({lost['shards']} shards): {lost['before_ms'] / 1000:.2f} s a batch "
         f"before, then {after}; the cluster had started another one by the end of them."
     )
-    columns = ("shards a core", "setting", "batch, s", "first batch, s", "executor's JVM, MB", "its Python workers, MB",
+    columns = ("tasks a core", "setting", "batch, s", "first batch, s", "executor's JVM, MB", "its Python workers, MB",
                "state, MB", "rebuilt")  # fmt: skip
     caption = f"Two executors of one core on one machine, batches of {found[0]['rows']:,} rows. {killed}"
     return [Table("workers", caption, columns, rows)]
