@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,11 @@ from watersmeet.errors import StateMismatchError
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.model.batches import BEFORE_ALL
 from watersmeet.model.windows import TimeWindow
+from watersmeet.spark.progress.hot_key_tables import HotKeyTables
+from watersmeet.spark.progress.summary import BatchSummary
 from watersmeet.spark.runtime import worker_cache
-from watersmeet.state.hot_keys.phases import HOT_KEYS, HotKey, Phase, Reached, Table, from_json
-from watersmeet.state.hot_keys.rule import Decision, Load, Rule
+from watersmeet.state.hot_keys.phases import HOT_KEYS, HotKey, Phase, Table, as_json, from_json
+from watersmeet.state.hot_keys.rule import Rule
 
 pytestmark = pytest.mark.tws
 
@@ -54,10 +57,18 @@ class Split:
     def __init__(self, scenario: Scenario, shards: int) -> None:
         self.scenario = scenario
         self.shards = Shards(scenario.query(), shards, splits=True)
-        self.rule = Rule(rows=4, hot_batches=2, cool_batches=2)
-        self.decision = Decision(shards, (0, 1), self.rule)
-        self.table: Table = {}
+        self.start()
         self.phases: list[Phase | None] = []
+
+    def start(self) -> None:
+        """On the driver: nothing is counted, and the table is the state's."""
+        headers = self.shards.headers() if self.shards.stores[0].header else []
+        self.tables = HotKeyTables(SimpleNamespace(query=self.shards.query, ids=self.shards.ids), headers)
+        self.tables.decision.rule = Rule(rows=4, hot_batches=2, cool_batches=2)
+
+    @property
+    def table(self) -> Table:
+        return self.tables.table
 
     def step(self, n: int, chance: Random) -> Output:
         out = self.shards.step(rows_at(self.scenario, n), chance, self.table)
@@ -65,19 +76,13 @@ class Split:
         reports = [stats[HOT_KEYS] for stats in out.stats]
         assert {tuple(map(tuple, r["table"])) for r in reports} == {tuple(map(tuple, reports[0]["table"]))}
         assert from_json(reports[0]["table"]) == self.table
-        loads: dict[int, Load] = {}
-        for word, key, a, b in (load for report in reports for load in report["loads"]):
-            known = loads.get(word, Load(key, (0, 0))).rows
-            loads[word] = Load(key, (known[0] + a, known[1] + b))
-        reached = Reached(tuple(reports[0]["newest"]), tuple(reports[0]["alive_from"]))
-        self.table = self.decision.next(self.table, reached, loads, out.total("rows_in"))
+        self.tables.follow(BatchSummary.of_shards(out.stats))
         return out
 
     def restart(self) -> None:
-        """On another machine, with nothing counted; the table is the state's."""
+        """On another machine."""
         shutil.rmtree(worker_cache.application_cache().root)
-        self.decision = Decision(self.decision.shards, (0, 1), self.rule)
-        self.table = from_json(self.shards.headers()[0].metadata.get(HOT_KEYS, []))
+        self.start()
 
 
 @settings(max_examples=6, deadline=None)
@@ -150,6 +155,20 @@ def test_tables_that_do_not_follow_are_refused() -> None:
     spread = {HOT: HotKey("7", 0, Phase.SPREAD)}
     assert "sent as spread (stream 0, bound " in refused(early.shards, rows, [spread])
     assert "the state has the key as not split" in refused(early.shards, rows, [spread])
+
+
+def test_a_spread_key_has_as_many_rows_in_shards_that_are_not_listed() -> None:
+    query = skewed(6).query()
+    tables = HotKeyTables(SimpleNamespace(query=query, ids=tuple(range(100))), [])
+    tables.decision.rule = Rule(cool_batches=1)
+    tables.table = {HOT: HotKey("7", 0, Phase.SPREAD)}
+    about = {"table": as_json(tables.table), "newest": [9, 9], "alive_from": [0, 0], "loads": [[HOT, "7", 100, 0]]}
+    listed = [{"shard": n, "rows_in": 1000, HOT_KEYS: about} for n in range(64)]
+    tables.follow(BatchSummary({"rows_in": 100_000}, listed))
+    assert tables.table[HOT].phase == Phase.SPREAD, "10,000 rows, and not 6,400"
+    tables.decision.rule = Rule(rows=20_001, cool_batches=1)
+    tables.follow(BatchSummary({"rows_in": 100_000}, listed))
+    assert tables.table[HOT].phase == Phase.COOLING
 
 
 def test_reports_are_small_where_no_key_is_hot() -> None:
