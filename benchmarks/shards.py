@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from rich.console import Console
 
@@ -30,7 +30,7 @@ from benchmarks.cases import NATIVE_ROCKSDB_V4, WATERSMEET, Case, Stretch
 from lab.measure.circumstances import circumstances
 from lab.processes import family, measured, wait_for
 from watersmeet.spark.progress.counters import METRICS, observed
-from watersmeet.spark.progress.other_shards import LISTED, PARTS, with_sums
+from watersmeet.spark.progress.other_shards import LISTED, PARTS, parsed, with_sums
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, STATS
 
 SHARDS = (2, 16, 64)
@@ -156,8 +156,17 @@ def many(repetitions: int) -> list[dict[str, Any]]:
             place = folder / str(shards)
             for n in range(repetitions + 2):
                 data.write_file(pa.table({DETAIL: texts}), _made(place), n, 0)
-            plain, seen = (
-                _batches(spark, place, folder / f"{shards}-{kind}", kind, shards) for kind in ("plain", "observed")
+            plain, tasks, seen = (
+                _batches(spark, place, folder / f"{shards}-{n}", metric)
+                for n, metric in enumerate(
+                    (
+                        sf.sum(sf.length(DETAIL)).alias("letters"),
+                        sf.size(sf.collect_list(sf.expr(parsed(DETAIL) if shards > LISTED else f"`{DETAIL}`"))).alias(
+                            "n"
+                        ),
+                        observed(KIND, STATS, DETAIL, shards),
+                    )
+                )
             )
             began = time.process_time()
             for p in seen:
@@ -168,6 +177,7 @@ def many(repetitions: int) -> list[dict[str, Any]]:
                     "report_bytes": len(texts[-1]),
                     "progress_bytes": max(len(p.json) for p in seen),
                     "batch_ms": median(p.durationMs["addBatch"] for p in seen[2:]),
+                    "tasks_ms": median(p.durationMs["addBatch"] for p in tasks[2:]),
                     "without_ms": median(p.durationMs["addBatch"] for p in plain[2:]),
                     "counters_ms": (time.process_time() - began) / len(seen) * 1000,
                 }
@@ -183,11 +193,10 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _batches(spark: SparkSession, place: Path, checkpoint: Path, kind: str, shards: int) -> list[Any]:
-    """The progress of a query whose batches have such reports, observed as those of a join or merely counted."""
+def _batches(spark: SparkSession, place: Path, checkpoint: Path, metric: Column) -> list[Any]:
+    """The progress of a query whose batches have these reports, with this metric."""
     df: DataFrame = spark.readStream.schema(f"`{DETAIL}` string").option("maxFilesPerTrigger", 1).parquet(str(place))
     rows = df.select(sf.lit(STATS).cast("byte").alias(KIND), DETAIL)
-    metric = observed(KIND, STATS, DETAIL, shards) if kind == "observed" else sf.sum(sf.length(DETAIL)).alias("letters")
     query = (
         rows.observe(METRICS, metric).writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
     )
