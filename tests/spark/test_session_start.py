@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterator
+from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.spark import session as sessions
 
@@ -23,3 +29,29 @@ def test_a_jvm_that_has_gone_is_no_error(monkeypatch: pytest.MonkeyPatch, caplog
     caplog.set_level(logging.DEBUG, "watersmeet")
     sessions._load_state_store()
     assert [message.partition(":")[0] for message in caplog.messages] == ["the state store was not loaded"]
+
+
+@pytest.mark.spark
+def test_packers_and_the_state_operator_have_one_parent(spark: SparkSession) -> None:
+    """Each parent takes most of a second, and 200 MB, to load; the second one would do so within the first batch."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert list(batches)
+        yield pa.record_batch({"parent": pa.array([os.getppid()], pa.int64())})
+
+    class Operator(StatefulProcessor):
+        def init(self, handle: Any) -> None: ...
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+            assert list(rows)
+            yield pd.DataFrame({"parent": [os.getppid()]})
+
+        def close(self) -> None: ...
+
+    assert list(spark.streams.active) == []  # or the first static state operator fails: SPARK-58973
+    one = spark.range(0, 1, 1, 1)
+    packed = one.mapInArrow(pack, "parent bigint")
+    joined = one.groupBy("id").transformWithStateInPandas(
+        Operator(), outputStructType="parent bigint", outputMode="Append", timeMode="None"
+    )
+    assert packed.collect() == joined.collect()

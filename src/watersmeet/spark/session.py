@@ -63,6 +63,10 @@ ADVISED = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.python.daemon.module": "watersmeet.spark.runtime.daemon",
 }
+#: Python workers have one parent if their environments are equal. Spark sets this variable for functions on rows, but
+#: not for the state operator (4.3), which would load a parent of its own within the first batch. It shortens tracebacks
+#: even where `spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled` is false.
+ONE_PARENT = {"spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1"}
 #: Arrow batches are bounded by their number of rows: with a bound in bytes Spark measures a batch after every row that
 #: it puts in, which takes as long as putting it in. Where rows are of any length `limit_batches` goes down to so few
 #: rows that their texts stay below Arrow's 2 GiB.
@@ -110,7 +114,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the settings that Watersmeet needs to a session that you build yourself."""
     for name, (value, _) in REQUIRED.items():
         builder = builder.config(name, value)
-    for name, value in (ADVISED | LIMITS).items():
+    for name, value in (ADVISED | ONE_PARENT | LIMITS).items():
         builder = builder.config(name, value)
     return builder
 
@@ -151,7 +155,7 @@ def session(
     settings |= {name.replace("_", ".") if "." not in name else name: str(v) for name, v in spark_settings.items()}
     builder = SparkSession.builder
     builder = builder.master(master).appName("watersmeet") if remote is None else builder.remote(remote)
-    known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED
+    known = {name: value for name, (value, _) in REQUIRED.items()} | ADVISED | ONE_PARENT
     if remote is None and SparkSession.getActiveSession() is None:  # an existing session may have others by now
         known |= LIMITS
     known |= settings
