@@ -299,7 +299,7 @@ def test_a_probe_tells_which_keys_are_closed() -> None:
     lists = ValueLists()
     insert(lists, [1, 2, 3], ["open", "pending", "closed"])
     named = encode([pa.array(["closed", "pending", "bare", "none", "open"])])
-    nodes, _ = lists.close(np.arange(3), np.full(3, 5), named)
+    nodes, _, _ = lists.close(np.arange(3), np.full(3, 5), named)
     lists.lists.mark[nodes[[0, 2]]] = kernel.CLOSED
     closed = np.ones(5, np.bool_)
     found = list(lists.probe(np.arange(5), np.full(5, 4), named, 10, 0, closed=closed))
@@ -310,7 +310,7 @@ def test_a_probe_tells_which_keys_are_closed() -> None:
 def test_closed_keys_that_lose_their_last_tuple_ring() -> None:
     lists = ValueLists()
     insert(lists, [1, 2, 9], ["x", "y", "x"])
-    nodes, _ = lists.close(np.arange(2), np.full(2, 5), encode([pa.array(["x", "y"])]))
+    nodes, _, _ = lists.close(np.arange(2), np.full(2, 5), encode([pa.array(["x", "y"])]))
     lists.lists.mark[nodes] = kernel.CLOSED
     left = np.array([3])
     count, ring = lists.expire_ringing(5, left)

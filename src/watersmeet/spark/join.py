@@ -135,8 +135,9 @@ def join(
 
     `allow_unbounded`: Spark joins streams without watermarks and keeps all rows; here that must be allowed.
 
-    `shards`: the parts into which keys are divided; those of the session by default, one where a window counts
-    the rows of a whole stream. `wm.evolve_state` changes it for a checkpoint. A key belongs to one shard.
+    `shards`: Spark divides keys among its shuffle partitions; here among shards, of which a task may run several: those
+    of the session by default, one where a window counts the rows of a whole stream. `wm.evolve_state` changes it for a
+    checkpoint. A key belongs to one shard.
 
     `split_keys`: what Spark's adaptive execution does as skew join; keys that so many rows have that one shard would do
     most of the work. Rows of the first stream that have one of them are spread over all shards, and those of the second
