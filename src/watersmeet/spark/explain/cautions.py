@@ -25,7 +25,7 @@ def cautions(spark: SparkSession, shards: int) -> list[str]:
         if have != good:
             lines.append(f"{name} is {have}: {effect}")
     for name, good in (ADVISED | {BATCH_BYTES: NO_LIMIT}).items():
-        have = spark.conf.get(name, "") or ""
+        have = spark.conf.get(name, None) or ""
         if have.lower() != good.lower():
             lines.append(f"{name} is {have or 'not set'}; batches are faster with {good}")
     partitions = shards_and_tasks(spark)[1]
