@@ -67,7 +67,7 @@ class Retention:
         before = self.dropped
         if self.keys.lists.closed_keys > MOST_KEYS:
             self._trim_keys()
-        elif self.keys.lists.closed_keys > max(MERGED_FROM, 2 * self.unmerged, self.keys.lists.keys // 2):
+        elif self.keys.lists.closed_keys > max(MERGED_FROM, 2 * self.unmerged, self.keys.lists.keys // 4):
             self._merge_neighbours(LONG_RUN)
             self.unmerged = self.keys.lists.closed_keys
         for ranges in (self.keys.ranges, self.keys.merged):
