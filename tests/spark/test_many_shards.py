@@ -42,3 +42,14 @@ def test_the_progress_of_many_shards_is_bounded(spark: SparkSession, letters: in
     assert summary.counters["predicted"] == {"stored": 100}
     assert summary.others is not None
     assert summary.others["streams"][0]["stored"] == 100 - listed
+
+
+def test_reports_are_ranked_and_summed_once_all_are_there(spark: SparkSession) -> None:
+    """Spark evaluates metrics whenever a task ends: with a task for each shard the driver would do it for each."""
+    texts = [(STATS, json.dumps(with_sums({"shard": n, "rows_in": 2, "watermarks": [5]}))) for n in range(100)]
+    rows = spark.createDataFrame(texts, f"`{KIND}` int, `{DETAIL}` string")
+    (row,) = rows.agg(
+        observed(KIND, STATS, DETAIL, 101).alias("some"), observed(KIND, STATS, DETAIL, 100).alias("all")
+    ).collect()
+    assert row["some"] == []
+    assert len(row["all"]) == LISTED + 1
