@@ -293,7 +293,7 @@ def memory(found: Found, results: dict[str, Any]) -> list[Table]:
     rows = []
     for run in found:
         if "error" in run:
-            rows.append((JOINS[run["name"]], run["error"], *["–"] * 5))
+            rows.append((JOINS[run["name"]], run["error"], *["–"] * 6))
             continue
         more = more_than_tiny(found, run["name"])
         rows.append(
@@ -303,12 +303,13 @@ def memory(found: Found, results: dict[str, Any]) -> list[Table]:
                 _megabytes(run["spilled_bytes"]),
                 _megabytes(run["most_bytes"]),
                 _megabytes(run["median_bytes"]),
+                f"{run['processes']}",
                 "–" if more is None or run["name"] == "tiny" else _megabytes(more),
                 f"{run['batch_ms'] / 1000:.2f}",
             )
         )
-    columns = ("join", "state, MB", "of it on disk, MB", "memory at most, MB", "its median, MB", "over tiny state, MB",
-               "batch, s")  # fmt: skip
+    columns = ("join", "state, MB", "of it on disk, MB", "memory at most, MB", "its median, MB", "Python processes",
+               "over tiny state, MB", "batch, s")  # fmt: skip
     return [Table("memory", _kept(found, quick=results["parts"]["memory"]["quick"]), columns, rows)]
 
 

@@ -33,7 +33,7 @@ from lab.processes import family, wait_for
 from watersmeet.spark.runtime import worker_cache
 
 #: Rows of a stream in a batch, which is as many seconds of event time long; letters of a row.
-ROWS, QUICK_ROWS, SECONDS, LETTERS = 20_000, 2_000, 5, 500
+ROWS, QUICK_ROWS, SECONDS, LETTERS = 20_000, 2_000, 5, 1_000
 #: Batches until the partner of a row comes, and batches that are measured.
 LATER, STEADY = 10, 8
 #: Bytes that a row takes, about; the state has the rows of the window, of the delay and of a batch.
@@ -81,10 +81,15 @@ def start_session() -> SparkSession:
     return wm.session(master=f"local[{contenders.PARTITIONS}]", shards=contenders.PARTITIONS, **own)
 
 
+def workers() -> list[int]:
+    """The ids of this process's Python workers, with the daemons that fork them."""
+    return [pid for pid, name in names_of(family(os.getpid())[1:]) if name.startswith("python")]
+
+
 def python_memory() -> int:
-    """Bytes in memory of this process's Python workers and of their working states."""
+    """Bytes in memory of the Python workers and of their working states."""
     states = worker_cache.folder(os.path.abspath(SparkFiles.getRootDirectory())) / "states"
-    return used((pid for pid, name in names_of(family(os.getpid())[1:]) if name.startswith("python")), states)
+    return used(workers(), states)
 
 
 def names_of(processes: list[psutil.Process]) -> Iterator[tuple[int, str]]:
@@ -116,7 +121,7 @@ def run(name: str, quick: bool) -> dict[str, Any]:
             wait_for("the first batches", lambda: len(_progress(query)) >= steady, 1200)
             watch.begin()
             query.processAllAvailable()
-            samples = list(watch.samples)
+            samples, processes = list(watch.samples), len(workers())
         progress = _progress(query)
         query.stop()
         results = spark.read.parquet(str(folder / "results"))
@@ -134,6 +139,7 @@ def run(name: str, quick: bool) -> dict[str, Any]:
             "spilled_bytes": last.get("spilled_bytes", 0),
             "most_bytes": max(samples),
             "median_bytes": median(samples),
+            "processes": processes,
             "batch_ms": median(p.durationMs["triggerExecution"] for p in progress[steady:]),
             "results": count,
             "digest": str(checksum),
