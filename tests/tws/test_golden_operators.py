@@ -53,3 +53,14 @@ def test_marks_without_a_value_are_refused_though_the_checksum_fits(kind: str) -
         warnings.simplefilter("ignore")
         with pytest.raises(StateCorruptError, match="is not one of this format"):
             reopen(header, forged)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "0.1/../../x", "", "0"])
+def test_a_piece_that_would_be_another_file_is_refused(name: str) -> None:
+    """Spilled rows are files of these names, which are written, read and removed."""
+    store = next(s for s in operators.states(FORMAT) if any(e.kind == "spilled" for e in header_of(s).segments))
+    header = header_of(store)
+    spilled = next(part for part in header.metadata["spilled"].values() if part["pieces"])
+    spilled["pieces"][0][0] = name
+    with pytest.raises(StateCorruptError, match="is no name of a piece"):
+        reopen(header, store)
