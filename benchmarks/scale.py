@@ -4,7 +4,8 @@
     python -m benchmarks.scale --redraw          tables, charts and documents again from the last results
 
 Parts keep their last results unless they run. `--minutes` is the time of the one real shard: hours show what minutes do
-not. The results are shown in docs/scale.md, those of `workers` in docs/operating.md.
+not. The results are shown in docs/scale.md, those of `workers` in docs/operating.md and those of `memory` in
+docs/memory.md.
 """
 
 import json
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks import command, data, scale_charts, scale_report
-from benchmarks.scale_parts import all_to_all, cost, limited_network, moved_bytes, simulator_runs, workers
+from benchmarks.scale_parts import all_to_all, cost, limited_network, memory, moved_bytes, simulator_runs, workers
 from benchmarks.scale_parts.simulator import PerBlob
 from lab import ROOT
 from lab.measure.circumstances import circumstances
@@ -28,7 +29,7 @@ from lab.processes import measured
 #: Named steps of a part; each returns one result or several.
 Steps = list[tuple[str, Callable[[], Any]]]
 MINUTES, QUICK_MINUTES = 2.0, 0.1
-PAGES = {"workers": ROOT / "docs" / "operating.md"}
+PAGES = {"workers": ROOT / "docs" / "operating.md", "memory": ROOT / "docs" / "memory.md"}
 PAGE, PICTURES = ROOT / "docs" / "scale.md", ROOT / "docs" / "pictures"
 
 
@@ -67,6 +68,14 @@ def on_workers(quick: bool, minutes: float) -> Steps:
     return [("workers", partial(_all, workers.run, quick))]
 
 
+def bounded(quick: bool, minutes: float) -> Steps:
+    def of(name: str) -> dict[str, Any]:
+        program = [sys.executable, "-m", "benchmarks.scale_parts.memory", name] + ["--quick"] * quick
+        return {"name": name} | measured(program, data.scratch("logs") / f"scale-memory-{name}.log")
+
+    return [(f"{name} state", partial(of, name)) for name in memory.VARIANTS]
+
+
 PARTS: dict[str, Callable[[bool, float], Steps]] = {
     "shard": shard,
     "blobs": blobs,
@@ -75,6 +84,7 @@ PARTS: dict[str, Callable[[bool, float], Steps]] = {
     "simulator": simulator,
     "cost": costs,
     "workers": on_workers,
+    "memory": bounded,
 }
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from benchmarks.cases import WATERSMEET
 from benchmarks.scale_parts import all_to_all, cost, simulator_runs
+from benchmarks.scale_parts.memory import more_than_tiny, same_results
 from benchmarks.scale_parts.simulator import PerBlob
+from lab.measure.claims import answer
 from lab.measure.tables import Table, markdown_table
 
 Found = Any
@@ -283,6 +285,53 @@ def workers(found: Found, results: dict[str, Any]) -> list[Table]:
     return [Table("workers", caption, columns, rows)]
 
 
+#: The joins of `memory` by name.
+JOINS = {"tiny": "of tiny state", "large": "without `memory`", "bounded": "with `memory`"}
+
+
+def memory(found: Found, results: dict[str, Any]) -> list[Table]:
+    rows = []
+    for run in found:
+        if "error" in run:
+            rows.append((JOINS[run["name"]], run["error"], *["–"] * 6))
+            continue
+        more = more_than_tiny(found, run["name"])
+        rows.append(
+            (
+                JOINS[run["name"]],
+                _megabytes(run["state_bytes"]),
+                _megabytes(run["spilled_bytes"]),
+                _megabytes(run["most_bytes"]),
+                _megabytes(run["median_bytes"]),
+                f"{run['processes']}",
+                "–" if more is None or run["name"] == "tiny" else _megabytes(more),
+                f"{run['batch_ms'] / 1000:.2f}",
+            )
+        )
+    columns = ("join", "state, MB", "of it on disk, MB", "memory at most, MB", "its median, MB", "Python processes",
+               "over tiny state, MB", "batch, s")  # fmt: skip
+    return [Table("memory", _kept(found, quick=results["parts"]["memory"]["quick"]), columns, rows)]
+
+
+def _kept(found: Found, *, quick: bool) -> str:
+    """Whether the bound was kept, in words."""
+    bounded, more = next(run for run in found if run["name"] == "bounded"), more_than_tiny(found, "bounded")
+    if more is None or not same_results(found):
+        return "Not measured, or the results differ."
+    memory, state = bounded["memory"], bounded["state_bytes"]
+    return (
+        f"Two shards, batches of {bounded['rows']:,} rows; `memory` is {_megabytes(memory)} MB, and the state is "
+        f"{state / memory:.1f} times as large. The results are the same. Memory is that of all Python workers "
+        "(PSS) with the files of the working states. It is to be at most "
+        f"{_megabytes(memory)} MB over that of the same join with tiny state: {_megabytes(more)} MB, "
+        f"{answer(more <= memory, quick=quick)}."
+    )
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:,.1f}"
+
+
 def _failed(title: str, reason: str) -> Table:
     return Table(title, f"Not measured. {reason}", (), [])
 
@@ -303,4 +352,5 @@ TABLES: dict[str, Callable[[Found, dict[str, Any]], list[Table]]] = {
     "simulator": simulator,
     "cost": costs,
     "workers": workers,
+    "memory": memory,
 }

@@ -38,6 +38,8 @@ SHARDS = (2, 16, 64)
 TASK_EACH = "watersmeet-task-each"
 #: The number of shards of the synthetic progress.
 MANY = (10, 100, 1_000, 10_000)
+#: Tasks of which the reports come, at most, where they do not come of one: the driver has work whenever a task ends.
+TASKS = 100
 STEADY = Case(
     "shards-60k",
     "60 k rows a batch, 5 s of event time each, about three partners a row",
@@ -168,6 +170,10 @@ def many(repetitions: int) -> list[dict[str, Any]]:
                     )
                 )
             )
+            metric = observed(KIND, STATS, DETAIL, shards)
+            spread = _batches(spark, place, folder / f"{shards}-spread", metric, tasks=min(shards, TASKS))
+            counted = sf.count(DETAIL).alias("n")
+            alone = _batches(spark, place, folder / f"{shards}-alone", counted, tasks=min(shards, TASKS))
             began = time.process_time()
             for p in seen:
                 wm.counters(p)
@@ -179,6 +185,8 @@ def many(repetitions: int) -> list[dict[str, Any]]:
                     "batch_ms": median(p.durationMs["addBatch"] for p in seen[2:]),
                     "tasks_ms": median(p.durationMs["addBatch"] for p in tasks[2:]),
                     "without_ms": median(p.durationMs["addBatch"] for p in plain[2:]),
+                    "spread_ms": median(p.durationMs["addBatch"] for p in spread[2:]),
+                    "spread_without_ms": median(p.durationMs["addBatch"] for p in alone[2:]),
                     "counters_ms": (time.process_time() - began) / len(seen) * 1000,
                 }
             )
@@ -193,9 +201,10 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _batches(spark: SparkSession, place: Path, checkpoint: Path, metric: Column) -> list[Any]:
-    """The progress of a query whose batches have these reports, with this metric."""
+def _batches(spark: SparkSession, place: Path, checkpoint: Path, metric: Column, tasks: int = 1) -> list[Any]:
+    """The progress of a query whose batches have these reports, with this metric, of so many tasks."""
     df: DataFrame = spark.readStream.schema(f"`{DETAIL}` string").option("maxFilesPerTrigger", 1).parquet(str(place))
+    df = df if tasks == 1 else df.repartition(tasks)
     rows = df.select(sf.lit(STATS).cast("byte").alias(KIND), DETAIL)
     query = (
         rows.observe(METRICS, metric).writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()

@@ -99,6 +99,26 @@ def about_equal(load: str, rival: str) -> Callable[[Found], Verdict]:
     return check
 
 
+#: What a join does to tuples and keys, in its counters.
+WORK = ("probed", "inserted", "expired", "purged", "propagated")
+
+
+def work(found: Found, load: str, name: str) -> int:
+    """Tuples looked at, stored and evicted, and keys propagated."""
+    return sum(found["counts"][load][name]["sums"][counter] for counter in WORK)
+
+
+def work_at_most(load: str, most: float) -> Callable[[Found], Verdict]:
+    """PWJoin's work, counted, is at most so many times that of the window join."""
+
+    def check(found: Found) -> Verdict:
+        ours, theirs = (work(found, load, name) for name in ("PWJoin", "window join"))
+        text = f"{ours / theirs:.3f} times the work: {ours:,} tuples looked at, stored, evicted and keys propagated"
+        return Verdict(ours <= most * theirs, f"{text}, against {theirs:,}")
+
+    return check
+
+
 def check_10(found: Found) -> Verdict:
     taken = ratios(found, "irrelevant", "PWJoin", "window join")
     return Verdict(median(taken) < 1.05, f"CPU time of PWJoin {spread_text(taken)} times that of the window join")
@@ -226,11 +246,13 @@ PWJOIN = (
                 no_slower("15", "window join"),
                 SAME_PROBES,
             ),
+            Claim("large window: work counted, PWJoin does no more than that window join", work_at_most("15", 1.0)),
             Claim(
                 "small window: about equal to the window join with a list per key",
                 about_equal("5", "window join"),
                 SAME_PROBES,
             ),
+            Claim("small window: work counted, PWJoin does no more than that window join", work_at_most("5", 1.0)),
         ),
         draw=partial(draw_output, titles={"5": "windows of 5 s", "15": "windows of 15 s"}),
         size=(7.6, 3.2),
@@ -246,6 +268,7 @@ PWJOIN = (
         run=runs.run_10,
         claims=(
             Claim("overhead of irrelevant punctuations insignificant (< 5 %)", check_10, IRRELEVANT),
+            Claim("work counted, irrelevant punctuations add less than 5 %", work_at_most("irrelevant", 1.05)),
             Claim(
                 "without punctuations no overhead (< 5 %)",
                 check_10_without,

@@ -22,7 +22,8 @@ ABOUT = (
     "`./run experiments` makes this page; `./run experiments --redraw` makes it again from the stored results. Times "
     "are CPU times of one process and one shard; operators that are compared take turns. Black dotted lines are "
     "predictions of the cost models. Where a paper says “about”, “far” or “most”, the bounds in brackets are ours; "
-    "those of windowed-4, windowed-7, multiway-4b, wo-5 and wo-67 were set with a small first run at hand."
+    "those of windowed-4, windowed-7, multiway-4b, wo-5 and wo-67 were set with a small first run at hand. "
+    "Where a claim in times depends on what an operation costs in an engine, one beside it counts the work."
 )
 
 

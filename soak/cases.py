@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,8 @@ SECOND = 1_000_000
 START = 1_767_225_600 * SECOND
 #: Seconds of event time in a file; windows and delay of every stream.
 FILE_SECONDS, WINDOWS, DELAY = 5, {"a": 20, "b": 12, "c": 15}, 2
+#: The key that half of the rows of stream a have in a case with a hot key, and its windows: a split begins after one.
+HOT_KEY, SHORT_WINDOWS = -1, {"a": 4, "b": 3}
 
 DDL = "k bigint, {s}_ts timestamp, {s}_n bigint, {s}_v double, {s}_closed boolean, {s}_over boolean"
 #: The columns of a result that are compared.
@@ -49,14 +51,21 @@ class Case:
     columns: tuple[str, ...]
     sql: str
     punctuated: bool = True
-    windows: bool = True
+    windows: Mapping[str, int] = field(default_factory=lambda: WINDOWS)
+    hot: bool = False  # whether half of the rows of stream a have one key
+    idle_clock: str | None = None
     own_keys: bool = False  # whether the key column of each stream has a name of its own
     changed: dict[str, Any] = field(default_factory=dict)  # options with which an evolved query has the same results
 
 
-def _pair(join: str, on: str = "a.k = b.k", key: str = "coalesce(a.k, b.k) AS k") -> str:
+def _pair(
+    join: str,
+    on: str = "a.k = b.k",
+    key: str = "coalesce(a.k, b.k) AS k",
+    windows: Mapping[str, int] = WINDOWS,
+) -> str:
     """a and b within their windows, all columns."""
-    near = f"a_ts >= b_ts - {WINDOWS['a'] * SECOND} AND b_ts >= a_ts - {WINDOWS['b'] * SECOND}"
+    near = f"a_ts >= b_ts - {windows['a'] * SECOND} AND b_ts >= a_ts - {windows['b'] * SECOND}"
     return f"SELECT {key}, a_ts, a_n, a_v, b_ts, b_n, b_v FROM a {join} JOIN b ON {on} AND {near}"
 
 
@@ -99,6 +108,17 @@ CASES = {
         f"SELECT k, count(*), min(a_n), max(b_n) FROM ({_pair('INNER')}) GROUP BY k",
     ),
     "spilling": Case("ab", partial(_full, memory="1 KB"), _PAIRS, _pair("FULL")),
+    "hot": Case(
+        "ab",
+        _join,
+        _PAIRS,
+        _pair("INNER", windows=SHORT_WINDOWS),
+        punctuated=False,
+        windows=SHORT_WINDOWS,
+        hot=True,
+        changed={"algorithm": "nested_loop"},
+    ),
+    "quiet": Case("ab", _full, _PAIRS, _pair("FULL"), idle_clock="1 hour"),
     "theta": Case(
         "ab",
         lambda s: wm.join(*s, where="abs(a_k - b_k) <= 1"),
@@ -113,7 +133,7 @@ CASES = {
         lambda s: wm.join_asof(*s, on="k", tolerance=f"{WINDOWS['b']} seconds", order_by="b_n"),
         _PAIRS,
         _nearest(),
-        windows=False,
+        windows={},
     ),
 }
 
@@ -143,10 +163,11 @@ def _stream(case: Case, s: str, df: DataFrame) -> wm.Stream:
     return wm.stream(
         df,
         time=f"{s}_ts",
-        window=f"{WINDOWS[s]} seconds" if case.windows else None,
+        window=f"{case.windows[s]} seconds" if case.windows else None,
         delay=f"{DELAY} seconds",
         punctuation=[wm.end(f"{s}_over"), wm.when(f"{s}_closed", on="k")] if case.punctuated else None,
         name=s,
+        idle_clock=case.idle_clock,
     )
 
 
@@ -161,7 +182,7 @@ def make(name: str, files: int, rows: int, chance: Random, folder: Path) -> None
         (folder / "in" / s).mkdir(parents=True)
         number = 0
         for file in range(files):
-            made = _rows(s, file, rows, chance, number)
+            made = _rows(s, file, rows, chance, number, hot=CASES[name].hot)
             number += len(made)
             if file == files - 1:
                 end = START + (files * FILE_SECONDS + 1) * SECOND
@@ -171,7 +192,7 @@ def make(name: str, files: int, rows: int, chance: Random, folder: Path) -> None
             os.utime(path, (1_000_000_000 + file,) * 2)  # files are taken in this order
 
 
-def _rows(s: str, file: int, rows: int, chance: Random, number: int) -> list[tuple[Any, ...]]:
+def _rows(s: str, file: int, rows: int, chance: Random, number: int, *, hot: bool) -> list[tuple[Any, ...]]:
     start = START + file * FILE_SECONDS * SECOND
     out: list[tuple[Any, ...]] = []
     for n in range(number, number + rows):
@@ -181,6 +202,8 @@ def _rows(s: str, file: int, rows: int, chance: Random, number: int) -> list[tup
         if dice < 0.01 and file > 1:
             ts -= (DELAY + 2 * FILE_SECONDS + 1 + chance.randrange(5)) * SECOND  # late, even if two files are one batch
             key = _key(ts, rows, chance)
+        if hot and n % (2 if s == "a" else 20) == 0:
+            key = HOT_KEY
         out.append((None if 0.01 < dice < 0.015 else key, None if 0.015 < dice < 0.018 else ts, n, n / 4, False, False))
     if s == "b":  # most of the keys that are no longer in use are closed
         ended = range(_oldest(start, rows), _oldest(start + FILE_SECONDS * SECOND, rows))

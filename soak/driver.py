@@ -21,6 +21,9 @@ from pyspark.sql.streaming import StreamingQuery
 import watersmeet as wm
 from soak import cases, traps
 from watersmeet.errors import WatersmeetError
+from watersmeet.spark.progress import hot_key_tables
+from watersmeet.state.hot_keys.phases import HOT_KEYS, Phase
+from watersmeet.state.hot_keys.rule import Rule
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -38,6 +41,9 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
 }
 
+#: A key of few rows is hot in the batch after the first one in which it was.
+RULE = Rule(rows=50, hot_batches=1, cool_batches=1)
+
 
 class EventLog:
     """Writes events, each in one atomic write."""
@@ -49,8 +55,9 @@ class EventLog:
         os.write(self.handle, (json.dumps({"event": event, "at": time.time(), **facts}) + "\n").encode())
 
 
-def start(spark: SparkSession, name: str, folder: Path, checkpoint: str, *, changed: bool) -> StreamingQuery:
-    """Start the case in `folder`, with results and late rows in folders by batch, and traps between the writes."""
+def start(spark: SparkSession, command: dict[str, Any], trigger: dict[str, Any] | None = None) -> StreamingQuery:
+    """Start a case in its folder, with results and late rows in folders by batch, and traps between the writes."""
+    folder = Path(command["folder"])
 
     def results(rows: DataFrame, batch: int) -> None:
         rows.write.mode("overwrite").parquet(str(folder / "results" / f"batch={batch:06d}"))
@@ -60,23 +67,35 @@ def start(spark: SparkSession, name: str, folder: Path, checkpoint: str, *, chan
         rows.write.mode("overwrite").parquet(str(folder / "late" / f"batch={batch:06d}"))
         traps.reach("output-written")
 
-    joined = cases.query(spark, name, folder, changed=changed)
-    return wm.write(joined, checkpoint=checkpoint, results=results, late=late)
+    joined = cases.query(spark, command["case"], folder, changed=command["changed"])
+    return wm.write(joined, checkpoint=command["checkpoint"], results=results, late=late, trigger=trigger)
+
+
+def drained(spark: SparkSession, started: dict[str, Any], query: StreamingQuery) -> StreamingQuery:
+    """The query once all input is processed; one that follows the clock never ends, so a run of what is there does."""
+    if cases.CASES[started["case"]].idle_clock is None:
+        query.processAllAvailable()
+        return query
+    query.stop()
+    query = start(spark, started, {"availableNow": True})
+    query.awaitTermination()
+    return query
 
 
 def main() -> None:
     emit = EventLog(Path(sys.argv[1]))
     extra = dict(setting.split("=", 1) for setting in sys.argv[3:])
     spark = wm.session(master=sys.argv[2], shards=2, **(SETTINGS | extra))
+    hot_key_tables.RULE = RULE
     emit("ready")
     query: StreamingQuery | None = None
+    started: dict[str, Any] = {}
     for line in sys.stdin:
         command = json.loads(line)
         try:
             match command["do"]:
                 case "start":
-                    name, folder = command["case"], Path(command["folder"])
-                    query = start(spark, name, folder, command["checkpoint"], changed=command["changed"])
+                    started, query = command, start(spark, command)
                     emit("started")
                 case "rescale":
                     wm.rescale_state(spark, command["checkpoint"], command["to"], shards=command["shards"])
@@ -93,7 +112,7 @@ def main() -> None:
                     emit("made")
                 case "drain":
                     assert query is not None, "started before"
-                    query.processAllAvailable()
+                    query = drained(spark, started, query)
                     emit("drained", counters=[_found(p) for p in query.recentProgress])
                 case "stop":
                     if query is not None:
@@ -112,7 +131,11 @@ def main() -> None:
 
 def _found(progress: Any) -> dict[str, int]:
     counters = wm.counters(progress)
-    return {name: counters.get(name, 0) for name in ("cache_hit", "caught_up", "rebuilt", "late", "stored")}
+    tables = [shard[HOT_KEYS]["table"] for shard in counters.get("shards", ())[:1] if HOT_KEYS in shard]
+    split = any(entry[3] == Phase.SPREAD for table in tables for entry in table)
+    return {"split": split} | {
+        name: counters.get(name, 0) for name in ("cache_hit", "caught_up", "rebuilt", "late", "stored")
+    }
 
 
 if __name__ == "__main__":

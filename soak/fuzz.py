@@ -36,6 +36,7 @@ LONGEST = 600.0
 #: The shares of the targets in all cases.
 SHARES = {"two_streams": 30, "several_streams": 15, "state_bytes": 30, "queries": 8, "conditions": 7, "times": 5}
 SHARES |= {"pipeline_files": 5, "forged_states": 5, "reopened_states": 5, "forged_segments": 5, "event_files": 5}
+SHARES |= {"operator_states": 10}
 
 
 def chunks(cases: int, wanted: list[str]) -> list[tuple[str, int, int]]:

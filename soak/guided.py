@@ -49,6 +49,22 @@ def state_bytes(data: bytes) -> None:
         return
 
 
+def operator_states(data: bytes) -> None:
+    """The first byte chooses an operator, the others are its header under a checksum that fits: read, or refused."""
+    from soak import targets
+    from watersmeet.checkpoints.reopen import reopen
+    from watersmeet.errors import StateError
+    from watersmeet.state.durable import log
+
+    states = targets.golden_states()
+    body = data[1:]
+    try:
+        header = log.Header.unpack(f"watersmeet-state {log.FORMAT} {zlib.crc32(body):08x}\n".encode() + body)
+        reopen(header, states[(data or b"\0")[0] % len(states)])
+    except StateError:
+        return
+
+
 def pipeline_files(data: bytes) -> None:
     """Bytes as the text of a pipeline file: read, or refused."""
     from watersmeet.errors import PipelineError
@@ -73,6 +89,7 @@ def event_files(data: bytes) -> None:
 
 GUIDED: dict[str, Callable[[bytes], None]] = {
     "state_bytes": state_bytes,
+    "operator_states": operator_states,
     "pipeline_files": pipeline_files,
     "event_files": event_files,
 }
@@ -95,6 +112,9 @@ def seeds(target: str) -> list[bytes]:
         return ["\n".join(map(to_line, events_of_a_run(n))).encode() for n in range(3)]
     if target == "pipeline_files":
         return [text.encode() for text in targets.PIPELINES]
+    if target == "operator_states":
+        bodies = [(store.header or b"").partition(b"\n")[2] for store in targets.golden_states()]
+        return [bytes([n]) + body for n, body in enumerate(bodies) if len(body) < LONGEST_INPUT]
     found = []
     for *_, store in _kept():
         header = store.header or b""

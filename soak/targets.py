@@ -11,6 +11,7 @@ import os
 import pickle
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -203,19 +204,51 @@ def forged_segments(chance: Random) -> str:
     given, algorithm, options, whole = Kept.some(chance)
     if not whole.segments:
         return "read"
-    header_json, store = _header_json(whole), log.MemoryStore()
-    store.segments = dict(whole.segments)
-    id = chance.choice(list(store.segments))
-    store.segments[id] = data = _forged_segment(bytes(store.segments[id]), chance)
-    for entry in header_json["segments"]:
-        if entry["id"] == id:
-            entry |= {"size": len(data), "checksum": zlib.crc32(data)}
+    header_json = _header_json(whole)
+    store = _with_forged_segment(whole, header_json, chance)
     join = plan(given.query(), algorithm, **options).start()
     try:
         log.rebuild(join, log.Header.unpack(sealed(header_json)), store)
     except StateError as error:
         return type(error).__name__
     return "read"
+
+
+@cache
+def golden_states() -> list[log.MemoryStore]:
+    """Stored states of every kind of operator."""
+    from lab.golden.operator_states import states
+
+    return states(log.FORMAT)
+
+
+@target
+def operator_states(chance: Random) -> str:
+    """Forged headers and segments of every kind of operator, under checksums that fit: read, or refused."""
+    store = chance.choice(golden_states())
+    header_json = _header_json(store)
+    if store.segments and chance.random() < 0.5:
+        store = _with_forged_segment(store, header_json, chance)
+    else:
+        part = header_json.get(chance.choice(("operator", "metadata", "segments", "query")))
+        _forge(part if isinstance(part, dict) else header_json, chance)
+    try:
+        reopen(log.Header.unpack(sealed(header_json)), store)
+    except StateError as error:
+        return type(error).__name__
+    return "read"
+
+
+def _with_forged_segment(whole: log.MemoryStore, header_json: Any, chance: Random) -> log.MemoryStore:
+    """The state with a segment forged; the header lists its size and checksum."""
+    store = log.MemoryStore()
+    store.segments = dict(whole.segments)
+    id = chance.choice(list(store.segments))
+    store.segments[id] = data = _forged_segment(bytes(store.segments[id]), chance)
+    for entry in header_json["segments"]:
+        if entry["id"] == id:
+            entry |= {"size": len(data), "checksum": zlib.crc32(data)}
+    return store
 
 
 def _forged_segment(data: bytes, chance: Random) -> bytes:

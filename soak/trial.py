@@ -122,7 +122,7 @@ class Trial:
             self.running = False
             self.errors.append(reply["error"])
             return False
-        for name in ("rebuilt", "caught_up"):
+        for name in ("rebuilt", "caught_up", "split"):
             total = sum(c[name] for c in reply["counters"])
             if total:
                 self.seen.append(f"{total} {name.replace('_', ' ')}")

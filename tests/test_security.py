@@ -240,6 +240,14 @@ def test_a_state_that_makes_no_sense_is_refused_though_its_checksums_fit(wrong: 
         log.rebuild(plan(query(), "pwjoin").start(), found, store)
 
 
+@pytest.mark.parametrize("token", ["../elsewhere", "/elsewhere", "", ".", "0" * 31, "0" * 32 + "/../x", "G" * 32])
+def test_a_token_that_would_be_another_folder_is_refused(token: str) -> None:
+    """Working states are folders of these names, which are renamed and removed."""
+    for wrong in ({"token": token}, {"versions": [{"token": token, "added": []}]}):
+        with pytest.raises(StateError, match="32 hexadecimal digits"):
+            log.Header.unpack(sealed(header(**wrong)))
+
+
 def test_a_header_that_goes_too_deep_is_refused() -> None:
     with pytest.raises(StateError, match="is not one of this format"):
         log.Header.unpack(sealed(b"[" * 100_000))

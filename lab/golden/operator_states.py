@@ -71,12 +71,19 @@ def _text(rows: pa.Table) -> str:
     return b64encode(sink.getvalue()).decode()
 
 
+def states(format: int) -> list[MemoryStore]:
+    """The golden states of all shards of all operators."""
+    golden = json.loads(gzip.decompress(path(format).read_bytes()))
+    return [unpacked(one) for of in golden.values() for one in of["stores"].values()]
+
+
 def main() -> None:
     """Add the subjects that have no golden state in the current format; those that have one stay as they are."""
     file = path(FORMAT)
     golden = json.loads(gzip.decompress(file.read_bytes())) if file.exists() else {}
     for name in (name for name in NAMES if name not in golden):
-        of, stores = subject(name), {id: MemoryStore() for id in IDS}
+        of = subject(name)
+        stores = of.stores()
         *first, last = of.given
         for given in first:
             _, stores = batch(of, stores, given)

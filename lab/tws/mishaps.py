@@ -71,7 +71,7 @@ def parts_in(header: log.Header) -> set[tuple[str, str]]:
 
 
 def follow(of: Subject, mishap: Mishap | None) -> Committed:
-    committed = Committed()
+    committed = Committed(stores=of.stores())
     with tempfile.TemporaryDirectory(dir=worker_cache.base()) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(value_lists, "CHUNK", 2)  # several frames, several moments to end at
         patch.setattr(segments, "SMALL_TABLE", 0)

@@ -44,6 +44,7 @@ class SubjectRun(Run):
         self.wanted_keys: set[tuple[int, Any]] = set()  # the same without troubles
         self.decoded: dict[tuple[int, int], list[Batch]] = {}
         super().__init__(self.subject.query, self.subject.join, IDS)
+        self.stores = self.subject.stores()
 
     def processor(self, *, ended: bool = False) -> ShardProcessor:
         return self.subject.processor(ended=ended)
@@ -55,12 +56,12 @@ class SubjectRun(Run):
         return self.subject.pack(self.done, chance)
 
     def following(self, header: Header) -> Sequence[Batch]:
-        n = header.batches
+        n = header.batches - self.subject.batches_before
         if (n, header.shard) not in self.decoded:
             ended = n >= self.input.batches
             frames = iter(()) if ended else frames_of(self.subject.given[n], header.shard, Random(n))
             processor = self.processor(ended=ended)
-            clock = 1000 * n if processor.follows_clock else None
+            clock = 1000 * header.batches if processor.follows_clock else None
             self.decoded[n, header.shard] = [replace(batch, clock=clock) for batch in processor._decode(frames)]
         return self.decoded[n, header.shard]
 

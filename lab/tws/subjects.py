@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,13 +20,16 @@ from lab.joins.naive_groups import feed
 from lab.joins.naive_groups import query as grouped_query
 from lab.joins.scripts import Script
 from lab.tws.scripted_shards import RULES, blobs, rows_with_rules
-from lab.tws.task import table_of
+from lab.tws.task import Task, header_of, packed, table_of
+from watersmeet.checkpoints.evolve import evolve
+from watersmeet.checkpoints.redistribute import redistribute
 from watersmeet.joins import Join, Operator, plan
 from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf
 from watersmeet.joins.pwjoin import PWJoin
 from watersmeet.joins.reference.definition import Tuple
 from watersmeet.joins.reference.stream_rules import Elements
 from watersmeet.model.asof import AsOf
+from watersmeet.model.batches import BEFORE_ALL
 from watersmeet.model.grouping import GroupedQuery
 from watersmeet.model.punctuations import Constraint, Heartbeat, Ordered, Punctuation, Range, Unique, Value
 from watersmeet.model.queries import JoinQuery, StreamSpec, columns_of
@@ -42,6 +45,9 @@ from watersmeet.spark.runtime.placement import shard_ids
 from watersmeet.spark.runtime.processor import ShardProcessor
 from watersmeet.spark.runtime.row_kinds import DETAIL, KIND, LATE, PUNCTUATION, RESULT
 from watersmeet.state.durable.cache import Cache
+from watersmeet.state.durable.log import MemoryStore
+from watersmeet.state.hot_keys.phases import HotKey, Phase, Reached, Table
+from watersmeet.state.keys import encode_key
 
 IDS = shard_ids(2, 2)
 
@@ -68,6 +74,8 @@ class Subject:
     given: tuple[pa.Table, ...]
     pack: Pack
     memory: int | None = None  # bytes of a shard's working state, beyond which rows are spilled
+    splits: bool = False  # whether a table of hot keys routes the rows
+    found: Mapping[int, MemoryStore] = field(default_factory=dict)  # the state that the first batch finds
 
     @classmethod
     def of(cls, query: Any, join: Operator, input: Input, pack: Pack) -> Subject:
@@ -78,6 +86,15 @@ class Subject:
         """The same with so little memory."""
         return replace(self, memory=memory)
 
+    def stores(self) -> dict[int, MemoryStore]:
+        """The state of each shard before the first batch."""
+        return {id: self.found.get(id, MemoryStore()) for id in IDS}
+
+    @property
+    def batches_before(self) -> int:
+        """Batches of the state that the first batch finds."""
+        return max((header_of(store).batches for store in self.found.values()), default=0)
+
     @property
     def ids(self) -> tuple[int, ...]:
         return IDS
@@ -86,7 +103,8 @@ class Subject:
         """What runs it on a shard."""
         if isinstance(self.join, GroupsOf):
             return GroupProcessor(self.query, IDS, self.join.shards)
-        return ShardProcessor(self.query, IDS, ended=ended, join=self.join, memory=self.memory)
+        about = {"memory": self.memory, "splits": self.splits}
+        return ShardProcessor(self.query, IDS, ended=ended, join=self.join, **about)
 
 
 def arrivals(streams: int, input: Input, *, punctuated: bool = True) -> tuple[tuple[Elements, ...], ...]:
@@ -242,6 +260,76 @@ def split_key(input: Input) -> Subject:
     return Subject.of(query, Join(query, PWJoin()), input, pack)
 
 
+def hot_key(input: Input) -> Subject:
+    """Key 0 is split and merged again while the query runs, and then split by the other stream."""
+    script = hot_script(input)
+    query, batches, tables = script.query(), script.batches, tables_of_key_0(script, input.seed % 2)
+
+    def pack(n: int, chance: Random) -> pa.Table:
+        rows = []
+        for spec, elements in zip(query.streams, batches[n], strict=True):
+            given = rows_with_rules(spec, replace(shuffled(elements, chance), punctuations=()))
+            rows.append(given.select(spec.schema.names))
+        return packed(query, IDS, rows, chance, tables[n])
+
+    return replace(Subject.of(query, Join(query, PWJoin()), input, pack), splits=True)
+
+
+def hot_script(input: Input) -> Script:
+    batches = arrivals(2, input, punctuated=False)
+    return Script("int64", "inner", (TimeWindow(2), TimeWindow(1)), (1, 1), ((), ()), batches)
+
+
+def tables_of_key_0(script: Script, spread: int) -> list[Table]:
+    """The table of each batch, first with this stream spread: every phase is as short as it may be."""
+    query = script.query()
+    word = int(encode_key([pa.array([0])], (False,)).words[0])
+    watermarks, hot, tables = [BEFORE_ALL] * len(query.streams), None, list[Table]()
+    for batch in script.batches:
+        reached = Reached.of(query, watermarks)
+        if hot is None:
+            hot, spread = reached.begin("0", spread), 1 - spread
+        else:
+            hot = next_entry(hot, reached)
+        tables.append({} if hot is None else {word: hot})
+        for i, (spec, elements) in enumerate(zip(query.streams, batch, strict=True)):
+            watermarks[i] = max([watermarks[i], *(t.ts - spec.delay for t in elements.tuples)])
+    return tables
+
+
+def next_entry(hot: HotKey, reached: Reached) -> HotKey | None:
+    """The entry of the next phase if it may follow, else the same."""
+    after = {Phase.COPYING: Phase.SPREAD, Phase.SPREAD: Phase.COOLING, Phase.COOLING: Phase.EXPIRING}
+    following = reached.following(hot)
+    return following.get(after.get(hot.phase), hot)
+
+
+def carried_over(
+    of: Callable[[Input], Subject], into: Callable[[Input], Subject], input: Input, shards: int
+) -> Subject:
+    """A subject that continues another's state of a few batches, divided among so many shards, then among ours."""
+    longer = replace(input, batches=BEFORE + input.batches)
+    old, new = of(longer), into(longer)
+    stores = {id: MemoryStore() for id in IDS}
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_cache, "application_cache", lambda: Cache(Path(folder), 1 << 30))
+        for n in range(BEFORE):
+            for id in IDS:
+                task = Task(old.query, IDS, id, stores[id], ended=False, processor=old.processor())
+                for _ in task.run(old.given[n], Random(n)):
+                    pass
+                stores[id] = task.store()
+    others, found = [MemoryStore() for _ in range(shards)], [MemoryStore() for _ in IDS]
+    redistribute(list(stores.values()), others, shard_ids(shards, shards))
+    evolve(others, found, IDS, new.join)
+
+    def pack(n: int, chance: Random) -> pa.Table:
+        return new.pack(BEFORE + n, chance)
+
+    made = Subject.of(new.query, new.join, input, pack)
+    return replace(made, memory=new.memory, found=dict(zip(IDS, found, strict=True)))
+
+
 def without_equality(input: Input, algorithm: str, how: str, constraints: tuple[Constraint, ...] = ()) -> Subject:
     """Tuples of the first stream are divided by their rows, those of the second copied to every shard."""
     specs = []
@@ -263,6 +351,8 @@ def without_equality(input: Input, algorithm: str, how: str, constraints: tuple[
     return Subject.of(query, plan(query, algorithm), input, pack)
 
 
+#: Batches of a state that is carried over.
+BEFORE = 3
 TWO, THREE = (TimeWindow(6), TimeWindow(4)), (TimeWindow(6), TimeWindow(4), TimeWindow(5))
 #: Memory in which lists and a few segments of rows have room, and in which no rows have any.
 ROOM_FOR_A_FEW, NO_ROOM = 11_800, 1
@@ -299,6 +389,12 @@ SUBJECTS: dict[str, Callable[[Input], Subject]] = {
     "window-oblivious, on disk": lambda input: scripted(
         input, "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="hybrid"
     ),
+    "window-oblivious, dbf": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="dbf"
+    ),
+    "window-oblivious, auto": lambda input: scripted(
+        input, "wo_join", "inner", (Unbounded(), Unbounded()), scrambling=(3, 3), strategy="auto", memory=1_000
+    ),
     "window-oblivious, by equation 8": lambda input: scripted(
         input, "wo_join", "inner", (Unbounded(), Unbounded()), buffer="eq8"
     ),
@@ -312,6 +408,18 @@ SUBJECTS: dict[str, Callable[[Input], Subject]] = {
     "hash, measured delay": lambda input: scripted(input, "hash", "inner", TWO, late_share=0.1),
     "second of a tree": second_of_a_tree,
     "split key": split_key,
+    "hot key": hot_key,
+    "pwjoin, full, rescaled": lambda input: carried_over(SUBJECTS["pwjoin, full"], SUBJECTS["pwjoin, full"], input, 3),
+    "pwjoin, left, evolved": lambda input: carried_over(
+        SUBJECTS["pwjoin, left"],
+        lambda longer: scripted(longer, "pwjoin", "left", (TimeWindow(9), TimeWindow(2))).bounded(NO_ROOM),
+        input,
+        1,
+    ),
+    "three streams, rescaled": lambda input: carried_over(
+        SUBJECTS["three streams"], SUBJECTS["three streams"], input, 3
+    ),
+    "groups, rescaled": lambda input: carried_over(groups, groups, input, 3),
     "groups": groups,
     "groups behind a join": groups_behind_a_join,
     "hash, spilled": lambda input: scripted(input, "hash", "inner", TWO).bounded(ROOM_FOR_A_FEW),

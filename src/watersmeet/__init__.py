@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.streams import Stream, rows, stream
     from watersmeet.spark.write import write
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AsofJoin",
     "BandJoin",

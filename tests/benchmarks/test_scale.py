@@ -203,3 +203,31 @@ def test_a_driver_that_ends_is_named_with_its_log(tmp_path, monkeypatch) -> None
     driver.command = [sys.executable, "-c", "print('words')"]
     with driver, pytest.raises(RuntimeError, match=r"^the driver ended \(reason in scale-cluster-watersmeet-2.log\)$"):
         driver.batches(1)
+
+
+def memory_run(name: str, most: int, digest: str = "1", **more: object) -> dict[str, object]:
+    sizes = {"state_bytes": 260_000_000, "spilled_bytes": 0, "most_bytes": most, "median_bytes": most - 1}
+    about = {"name": name, "rows": 40_000, "memory": None, "batch_ms": 900.0, "digest": digest, "processes": 4}
+    return about | sizes | more
+
+
+def test_the_memory_of_a_join_is_judged_beside_that_of_tiny_state() -> None:
+    about = {
+        "quick": False,
+        "date": "2026-11-19",
+        "machine": {"cores": 2, "CPU": "x", "memory": "1 GB"},
+        "load_before": 0,
+    }
+    tiny, large = memory_run("tiny", 300_000_000, digest="0"), memory_run("large", 560_000_000)
+    bounded = memory_run("bounded", 370_000_000, memory=80_000_000, spilled_bytes=180_000_000)
+
+    def text(*found: dict[str, object]) -> str:
+        return scale_report.section("memory", {"parts": {"memory": about | {"found": list(found)}}})
+
+    assert "the state is 3.2 times as large" in text(tiny, large, bounded)
+    assert "over that of the same join with tiny state: 70.0 MB, holds." in text(tiny, large, bounded)
+    assert "90.0 MB, does not hold." in text(tiny, large, bounded | {"most_bytes": 390_000_000})
+    assert "Not measured, or the results differ." in text(tiny, large, bounded | {"digest": "2"})
+    failed = text({"name": "tiny", "error": "exit 1"}, large, bounded)
+    assert "Not measured" in failed
+    assert "| of tiny state | exit 1 |" in failed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,11 +12,14 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
+from lab.measure import memory
 from lab.measure.charts import chart
 from lab.measure.claims import DOES_NOT_HOLD, HOLDS, NOT_JUDGED, answer
 from lab.measure.sections import fill, filled
 from lab.measure.spreads import Spread, spread, spread_text
 from lab.measure.tables import Table
+
+SHARED = Path("/dev/shm")
 
 
 def test_spreads() -> None:
@@ -49,3 +55,30 @@ def test_a_chart_is_the_same_when_drawn_again(tmp_path: Path) -> None:
         return (tmp_path / "new" / name).read_bytes()
 
     assert drawn("a.svg") == drawn("b.svg")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="this system has no files in memory")
+def test_memory_of_a_process_and_of_files_that_it_maps_counts_once(tmp_path: Path) -> None:
+    program = """
+import mmap, sys
+own = bytearray(b"x") * 40_000_000
+file = open(sys.argv[1], "r+b")
+mapped = mmap.mmap(file.fileno(), 0)
+total = sum(mapped[::4096])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
+        file = Path(folder) / "mapped"
+        file.write_bytes(bytes(30_000_000))
+        (tmp_path / "elsewhere").write_bytes(bytes(1_000_000))
+        (Path(folder) / "link").symlink_to(tmp_path / "elsewhere")
+        assert 30_000_000 <= memory.file_bytes(Path(folder)) < 31_000_000
+        command = [sys.executable, "-c", program, str(file)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            found = memory.used([child.pid], Path(folder))
+            child.communicate()
+    assert 70_000_000 < found < 95_000_000
+    assert memory.proportional(child.pid) == {}

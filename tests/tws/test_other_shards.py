@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from watersmeet.model.counters import Counters
 from watersmeet.spark.progress.counters import summed
-from watersmeet.spark.progress.other_shards import listed_and_others, sums_of, with_sums
+from watersmeet.spark.progress.other_shards import listed_and_others, with_sums
 from watersmeet.spark.progress.shard_statistics import merged
 from watersmeet.spark.progress.summary import BatchSummary
 
@@ -42,7 +42,7 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
 
 def total(shards: list[dict[str, Any]]) -> dict[str, Any]:
     """What the driver makes of the reports that are not listed (`bounded` does it in Spark)."""
-    return {"shards": len(shards), "sums": list(map(sums_of, shards))}
+    return {"shards": len(shards), "sums": [with_sums(shard)["sums"] for shard in shards]}
 
 
 @settings(deadline=None)

@@ -12,12 +12,15 @@ from lab import ROOT
 from lab.tws.attempts import Attempt
 from lab.tws.mishaps import check, mishaps, untroubled
 from lab.tws.subject_runs import INPUTS
-from lab.tws.subjects import SUBJECTS, Input, subject
+from lab.tws.subjects import SUBJECTS, Input, hot_script, subject, tables_of_key_0
+from lab.tws.task import header_of
+from watersmeet.checkpoints.gaps import GAPS
 from watersmeet.errors import StateMismatchError
 from watersmeet.joins import REGISTRY, HashJoin, Join
 from watersmeet.joins.group_by.operator import GroupedJoin, GroupsOf
 from watersmeet.state.durable.log import MemoryStore
 from watersmeet.state.durable.parts import DurablePart
+from watersmeet.state.hot_keys.phases import HOT_KEYS, Phase
 
 pytestmark = pytest.mark.tws
 
@@ -70,15 +73,25 @@ def test_groups_trees_and_split_keys_are_subjects() -> None:
     assert any("part" in spec.key for spec in streams), "and a split key"
 
 
-def every_kind_of_part() -> set[tuple[str, str]]:
-    """But for the mark of a state that has ended, which the state machine writes in batches that do not commit.
+def test_a_hot_key_goes_through_all_phases_of_either_stream() -> None:
+    tables = [table for input in INPUTS for table in tables_of_key_0(hot_script(input), input.seed % 2)]
+    found = {(hot.spread, hot.phase) for table in tables for hot in table.values()}
+    assert found == {(stream, phase) for stream in (0, 1) for phase in Phase}
 
-    And for the gaps that changes of a query leave: `tests/checkpoints` makes states that have them.
-    """
+
+def test_states_that_were_rescaled_and_evolved_are_subjects() -> None:
+    carried = [of for name in SUBJECTS if (of := subject(name)).found]
+    gaps = [header_of(store).metadata.get(GAPS) for of in carried for store in of.stores().values()]
+    assert any(gaps), "and one of a changed window"
+    assert any(isinstance(of.join, GroupedJoin) for of in carried)
+
+
+def every_kind_of_part() -> set[tuple[str, str]]:
+    """But for the mark of a state that has ended, which the state machine writes in batches that do not commit."""
     code = "".join(file.read_text() for file in sorted((ROOT / "src/watersmeet/joins").rglob("*.py")))
     kinds = set(parts_of(DurablePart)) | {("metadata", kind) for kind in re.findall(r'Metadata\("(\w+)"', code)}
     assert {("rows", "closed_keys"), ("metadata", "order")} <= kinds, "classes and names are found"
-    return kinds - {("metadata", "gaps")}
+    return kinds | {("metadata", name) for name in (GAPS, HOT_KEYS)}
 
 
 def test_every_kind_of_part_is_stored_by_a_subject() -> None:

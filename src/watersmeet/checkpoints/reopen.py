@@ -36,6 +36,7 @@ _ENOUGH = 1 << 60
 def reopen(header: log.Header, store: log.Store) -> RunningJoin[Any]:
     """The join with the state that the store holds."""
     join = operator_of(header, query_of(header, schemas_of(header, store))).start()
+    log.attach(join, header, store)  # spilled rows stay in the store: reading writes no files
     log.rebuild(join, header, store)
     return join
 

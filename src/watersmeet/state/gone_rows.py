@@ -80,7 +80,7 @@ def named(lists: ValueLists, segments: Segments, rows: Sequence[pa.RecordBatch])
         return np.empty(0, np.int64)
     living = np.flatnonzero(lists.lists.node[: lists.slots] != kernel.NIL)
     ids, at = names_of(lists, segments, living)
-    wanted = [np.asarray(r.column(0)).astype(np.int64) << 32 | np.asarray(r.column(1)) for r in rows]
+    wanted = [r.column(0).to_numpy() << 32 | r.column(1).to_numpy() for r in rows]  # refuses what has no value
     found: Int64s = living[np.isin(ids << 32 | at, np.concatenate(wanted))]
     return found
 

@@ -6,6 +6,7 @@ memory with the batch that spills it, and is read from the store when it is due.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,9 @@ class SpilledPieces(DurablePart):
     def load_metadata(self, metadata: dict[str, Any]) -> None:
         self._made = metadata["made"]
         self.pieces = [Piece(*p) for p in metadata["pieces"]]
+        for piece in self.pieces:  # the name of a file
+            if re.fullmatch(r"[0-9]+\.[0-9]+", piece.name) is None:
+                raise ValueError(f"{piece.name!r} is no name of a piece")
         self._stored = [p.name for p in self.pieces]
 
     def changes(self, rewrite: bool) -> Change | None:

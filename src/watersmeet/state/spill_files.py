@@ -19,11 +19,15 @@ class SpillFiles:
 
     def __init__(self, arrays: Arrays | None = None) -> None:
         self.shared = isinstance(arrays, MappedArrays)  # whether another process may go on from here
-        if isinstance(arrays, MappedArrays):
-            self.folder = arrays.folder
-        else:
-            self.folder = Path(tempfile.mkdtemp(prefix="watersmeet-spill-"))
-            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._folder = arrays.folder if isinstance(arrays, MappedArrays) else None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the files; one of its own is made when it is needed first: to read a state needs none."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="watersmeet-spill-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     def put(self, name: str, rows: pa.RecordBatch) -> None:
         with pa.OSFile(str(self._path(name)), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
@@ -34,10 +38,11 @@ class SpillFiles:
             return pa.ipc.open_stream(file.read_buffer()).read_next_batch()
 
     def remove(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
+        if self._folder is not None:
+            self._path(name).unlink(missing_ok=True)
 
     def holds(self, name: str) -> bool:
-        return self._path(name).exists()
+        return self._folder is not None and self._path(name).exists()
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{SUFFIX}"

@@ -116,4 +116,4 @@ def observed(kind: str, stats: int, detail: str, shards: int) -> Column:
     many = shards > LISTED
     report = parsed(detail) if many else f"`{detail}`"
     reports = F.collect_list(F.expr(f"if(`{detail}` IS NOT NULL AND `{kind}` = {stats}, {report}, NULL)"))
-    return (bounded(reports) if many else reports).alias(SHARDS)
+    return (bounded(reports, shards) if many else reports).alias(SHARDS)

@@ -1,9 +1,10 @@
 """The reports of many shards, bounded: those of the slowest shards in full, those of the others summed by the driver.
 
 A report takes two kilobytes or more, and Spark keeps the progress of the last hundred batches. So beyond `LISTED`
-shards a report ends with its time and its `sums`, a flat mapping of all numbers of which the sum over the shards has a
-meaning. The observed metrics then are the reports of the slowest shards, `LISTED` of them or as many as fit into
-`LISTED_BYTES`, without these; and the sums of the others, which make one more report, whose `shards` is their number.
+shards a report ends with its time and its `sums`: the values of all numbers of which the sum over the shards has a
+meaning, behind their names in one text, which the driver compares for each shard. The observed metrics then are the
+reports of the slowest shards, `LISTED` of them or as many as fit into `LISTED_BYTES`, without these; and the sums of
+the others, which make one more report, whose `shards` is their number.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ ALIKE = ("shard", "idle", "worker_bytes", "time_us")
 OF_STREAM = ("rows_in", "late", "violations", "stored", "bytes", "closed", "keys")
 OF_STATISTICS = ("rate", "distinct", "window_tuples", "punctuation_rate", "set_size")
 
-#: Where the numbers begin that stand behind a report.
-END = ', "time_us": '
+#: Where the numbers begin that stand behind a report, and what is between two of their names.
+END, BETWEEN = ', "time_us": ', ","
 
 Report = dict[str, Any]
 
 
 def with_sums(report: Report) -> Report:
     """The report of a shard with its time, by which shards are listed, and its sums."""
-    time = sum(report.get(f"{part}_us", 0) for part in PARTS)
-    return report | {"time_us": time, "sums": sums_of(report)}
+    time, sums = sum(report.get(f"{part}_us", 0) for part in PARTS), sums_of(report)
+    return report | {"time_us": time, "sums": {"names": BETWEEN.join(sums), "values": list(sums.values())}}
 
 
 def sums_of(report: Report) -> dict[str, float]:
@@ -61,34 +62,38 @@ def sums_of(report: Report) -> dict[str, float]:
 
 
 def parsed(detail: str) -> str:
-    """SQL of a report in the column `detail`, without its end: a struct of time, report, names and values of the sums.
+    """SQL of a report in the column `detail`, without its end: a struct of time, report and sums.
 
     Tasks evaluate it, for each report by itself: the driver parses nothing.
     """
     parts = (
         f"split(`{detail}`, '{END}', 2)"  # in a text of JSON all quotes are escaped, so it is found at the end alone
     )
-    end = f"from_json(concat('{{\"time_us\": ', {parts}[1]), 'time_us bigint, sums map<string,double>')"
-    values = f"'names', map_keys({end}.sums), 'values', map_values({end}.sums)"
-    return f"named_struct('time', {end}.time_us, 'report', concat({parts}[0], '}}'), {values})"
+    numbers = "time_us bigint, sums struct<names string, values array<double>>"
+    end = f"from_json(concat('{{\"time_us\": ', {parts}[1]), '{numbers}')"
+    return f"named_struct('time', {end}.time_us, 'report', concat({parts}[0], '}}'), 'sums', {end}.sums)"
 
 
-def bounded(reports: Column) -> Column:
-    """The reports of the slowest shards and the sums of the others, from the `parsed` reports of all shards."""
+def bounded(reports: Column, shards: int) -> Column:
+    """The reports of the slowest shards and the sums of the others, from the `parsed` reports of so many shards.
+
+    Nothing from fewer: every shard is called in a batch, or none, and Spark's scheduler evaluates them whenever a task
+    ends, for the tasks so far.
+    """
 
     def listed_and_sums(ranked: Column) -> Column:
-        longest = F.array_max(F.transform(ranked, lambda r: F.length(r["report"])))
+        longest = F.array_max(F.transform(ranked, lambda r: F.octet_length(r["report"])))
         fit = F.greatest(F.lit(1), F.least(F.lit(LISTED), F.floor(F.lit(LISTED_BYTES) / longest).cast("int")))
         rest = F.slice(ranked, fit + 1, F.size(ranked))
         # almost all shards have the same names
-        each = F.array_distinct(F.transform(rest, lambda r: r["names"]))
-        sums = F.transform(each, lambda names: F.map_from_arrays(names, _total(rest, names)))
+        each = F.array_distinct(F.transform(rest, lambda r: r["sums"]["names"]))
+        sums = F.transform(each, lambda names: F.struct(names.alias("names"), _total(rest, names).alias("values")))
         total = F.to_json(F.struct(F.size(rest).alias("shards"), sums.alias("sums")))
         return F.concat(_texts(F.slice(ranked, 1, fit)), F.array(total))
 
     # as the only element of an array the ranked reports are computed once
     ranked = F.array(F.sort_array(reports, asc=False))
-    return F.when(F.size(reports) > LISTED, F.transform(ranked, listed_and_sums)[0]).otherwise(_texts(reports))
+    return F.when(F.size(reports) >= shards, F.transform(ranked, listed_and_sums)[0]).otherwise(F.array())
 
 
 def _texts(reports: Column) -> Column:
@@ -97,9 +102,9 @@ def _texts(reports: Column) -> Column:
 
 def _total(reports: Column, names: Column) -> Column:
     """The sums over the reports with these names, value by value."""
-    alike = F.filter(reports, lambda r: r["names"] == names)
-    zeros = F.transform(names, lambda _: F.lit(0.0))
-    return F.aggregate(alike, zeros, lambda all_, r: F.zip_with(all_, r["values"], lambda a, b: a + b))
+    alike = F.transform(F.filter(reports, lambda r: r["sums"]["names"] == names), lambda r: r["sums"]["values"])
+    zeros = F.transform(F.split(names, BETWEEN), lambda _: F.lit(0.0))
+    return F.aggregate(alike, zeros, lambda all_, values: F.zip_with(all_, values, lambda a, b: a + b))
 
 
 def listed_and_others(found: Sequence[Report]) -> tuple[list[Report], Report | None]:
@@ -110,7 +115,7 @@ def listed_and_others(found: Sequence[Report]) -> tuple[list[Report], Report | N
         return [_without_sums(report) for report in listed], None
     sums: dict[str, float] = {}
     for part in total["sums"]:  # of shards that have the same numbers
-        for name, value in part.items():
+        for name, value in zip(part["names"].split(BETWEEN), part["values"], strict=True):
             sums[name] = sums.get(name, 0.0) + value
     return listed, _report_of(sums, total["shards"], listed[0])
 

@@ -11,6 +11,7 @@ working copy that is a few batches behind can catch up by reading only these.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import zlib
 from collections.abc import Iterator, Sequence
@@ -159,6 +160,9 @@ class Header:
             wrong = [value for value in values if type(value) is not kind]
             if wrong:
                 raise TypeError(f"{wrong[0]!r} is no {kind.__name__}")
+        for token in (self.token, *(v.token for v in self.versions)):  # the name of a folder
+            if re.fullmatch("[0-9a-f]{32}", token) is None:
+                raise ValueError(f"a token has 32 hexadecimal digits, not {token!r}")
 
     def check(self, query: JoinQuery, shard: int, shards: int, ids: Sequence[int] = ()) -> None:
         """Refuse a state that belongs to another query or another division into shards."""
