@@ -207,11 +207,15 @@ def _finds_formats(spark: SparkSession) -> bool:
 
 
 def _warm_up(spark: SparkSession, workers: int) -> None:
-    """Start the workers, with kernels compiled and loaded, before the first batch needs them."""
+    """Start the workers, with kernels compiled and loaded, before the first batch needs them.
+
+    Functions go by value: by name, each worker would import this module, of which a query needs nothing.
+    """
     try:
-        # A function by value: by name, each worker would import this module, of which a query needs nothing. Collected:
-        # a count would be two stages and code that Spark generates, for nothing that the first batch has.
-        spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").collect()
+        if isinstance(spark, SparkSession):  # a job without a plan: the first one takes a new JVM seconds of CPU
+            spark.sparkContext.parallelize(range(workers), workers).foreachPartition(lambda rows: None)
+        else:  # Connect has plans alone
+            spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").collect()
     except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
         log.debug("the workers were not warmed: %s", error)
 
