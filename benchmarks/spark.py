@@ -9,6 +9,7 @@ Each contender runs in a fresh process; repetitions are interleaved, so that a s
 import json
 import sys
 from collections.abc import Callable, Iterator
+from compileall import compile_dir
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from benchmarks import chart, command, data, report
 from benchmarks.cases import CASES, EVERYONE, JOINS, NATIVE_MEMORY, NATIVE_ROCKSDB, NATIVE_ROCKSDB_V4, Case
+from lab import ROOT
 from lab.measure.circumstances import circumstances
 from lab.measure.sections import fill
 from lab.processes import measured
@@ -75,7 +77,12 @@ def run_one(
     tick: Callable[[float], None] = lambda seconds: None,
     settings: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The measurements of one contender in a process of its own, or the error if it did not finish."""
+    """The measurements of one contender in a process of its own, or the error if it did not finish.
+
+    Our sources are compiled before, as pip does with a wheel: where Python may not write bytecode, each process would
+    compile all that it imports within the time to the first result.
+    """
+    compile_dir(ROOT / "src", quiet=1)
     program = [sys.executable, "-m", "benchmarks.contenders", contender, case] + ["--quick"] * quick
     program += [f"--set={name}={value}" for name, value in (settings or {}).items()]
     outcome = measured(program, data.scratch("logs") / f"{case}-{contender}.log", tick=tick)

@@ -55,7 +55,8 @@ def test_the_wheel_has_the_package_with_its_types_and_pages_and_nothing_else(bui
         names = file.namelist()
         meta = Parser().parsestr(file.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode())
         entry_points = file.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
-    assert {name.split("/")[0] for name in names} == {"watersmeet", f"watersmeet-{watersmeet.__version__}.dist-info"}
+    folders = {"watersmeet", "pyspark_watersmeet", f"watersmeet-{watersmeet.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in names} == folders
     sources = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "watersmeet").rglob("*") if p.is_file()}
     assert {name for name in sources if "__pycache__" not in name} <= set(names)
     assert "watersmeet/py.typed" in names

@@ -1,6 +1,7 @@
 """The Spark source delivers exactly the generator's rows, in any number of batches and after a restart."""
 
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -188,3 +189,19 @@ def test_a_batch_query_sees_the_whole_stream(spark):
 def test_wrong_options_are_reported_by_spark(spark):
     with pytest.raises(AnalysisException, match="option `partitions` is '0'; it must be a positive whole number"):
         spark.readStream.format("watersmeet").options(workload="bids", partitions="0").load()
+
+
+def refusing(condition):
+    def register(source):
+        raise AnalysisException("no", errorClass=condition, messageParameters={})
+
+    return SimpleNamespace(dataSource=SimpleNamespace(register=register))
+
+
+def test_a_format_that_spark_found_need_not_be_registered():
+    workload_source.register(refusing("DATA_SOURCE_ALREADY_EXISTS"))
+
+
+def test_another_refusal_to_register_is_raised():
+    with pytest.raises(AnalysisException):
+        workload_source.register(refusing("DATA_SOURCE_NOT_EXIST"))

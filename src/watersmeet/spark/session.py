@@ -174,7 +174,8 @@ def session(
             SparkContext._jvm.java.lang.System.setProperty(name, value)
         Thread(target=_load_state_store, daemon=True).start()
     Thread(target=_warm_up, args=(spark, tasks or 1), daemon=True).start()
-    source.register(spark)  # meanwhile: Spark starts a Python process for it, to look for other formats
+    if remote is not None or not _finds_formats(spark):
+        source.register(spark)
     if local:
         atexit.register(worker_cache.remove, worker_cache.folder(SparkFiles.getRootDirectory()))
     divided = "the server's" if count is None else count
@@ -192,11 +193,29 @@ def _hush(*, driver: bool) -> None:
             log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
 
 
+def _finds_formats(spark: SparkSession) -> bool:
+    """Whether Spark finds `pyspark_watersmeet` when the format is first used; registering it is then a waste of time.
+
+    For either Spark starts a Python process on the driver, which takes most of a second. It is of the Python that the
+    JVM's environment names, and lacks files that came with the program.
+    """
+    if SparkContext._jvm is None:
+        return False
+    environment = SparkContext._jvm.java.lang.System.getenv
+    python = environment("PYSPARK_DRIVER_PYTHON") or environment("PYSPARK_PYTHON")
+    return python == sys.executable and not spark.conf.get("spark.submit.pyFiles", "")
+
+
 def _warm_up(spark: SparkSession, workers: int) -> None:
-    """Start the workers, with kernels compiled and loaded, before the first batch needs them."""
+    """Start the workers, with kernels compiled and loaded, before the first batch needs them.
+
+    Functions go by value: by name, each worker would import this module, of which a query needs nothing.
+    """
     try:
-        # A function by value: by name, each worker would import this module, of which a query needs nothing.
-        spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").count()
+        if isinstance(spark, SparkSession):  # a job without a plan: the first one takes a new JVM seconds of CPU
+            spark.sparkContext.parallelize(range(workers), workers).foreachPartition(lambda rows: None)
+        else:  # Connect has plans alone
+            spark.range(0, workers, 1, workers).mapInArrow(lambda batches: batches, "id bigint").collect()
     except Exception as error:  # the session was stopped meanwhile: then there is nothing to warm
         log.debug("the workers were not warmed: %s", error)
 

@@ -2,7 +2,8 @@
 
     bids = spark.readStream.format("watersmeet").option("workload", "bids").option("rate", 20_000).load()
 
-`wm.session` makes the format known to its session; any other session needs `register(spark)` first.
+Sessions of `wm.session` have the format; any other session needs `register(spark)` first where Spark does not find it
+by itself (`pyspark_watersmeet`).
 
 Options: `workload` (a name in `watersmeet.workload.STREAMS`), `partitions` (tasks per batch, 2), `seconds` (the stream
 ends after so much stream time; default: never), `batch_seconds` (so much of it in each batch but the last, and the
@@ -23,6 +24,7 @@ from itertools import pairwise
 from math import inf
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -44,7 +46,11 @@ Offset = dict[str, int]
 
 def register(spark: SparkSession) -> None:
     """Make the format `watersmeet` known to a session."""
-    spark.dataSource.register(WorkloadSource)
+    try:
+        spark.dataSource.register(WorkloadSource)
+    except AnalysisException as error:  # Spark 4.0 found it by itself, and keeps that
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 @dataclass(frozen=True)
