@@ -124,13 +124,13 @@ class ValueLists:
         """The same; also returns the closed nodes that lost their last tuple."""
         ring = np.empty(self.closed_keys + 1, np.int64)  # one more than can ring: the kernel stops when it is full
         n = int(kernel.expire(self.lists, time, left, _NONE, ring))
-        return n, ring[: self.lists.meta[kernel.RUNG]].copy()
+        return n, ring[: self.lists.meta[kernel.RUNG]]
 
     def expire(self, time: int, left: Int64s) -> tuple[Int64s, Int64s]:
         """The same; returns the slots that went, and the closed nodes that lost their last tuple."""
         gone, ring = np.empty(len(self) + 1, np.int64), np.empty(self.closed_keys + 1, np.int64)
         n = int(kernel.expire(self.lists, time, left, gone, ring))
-        return gone[:n].copy(), ring[: self.lists.meta[kernel.RUNG]].copy()
+        return gone[:n], ring[: self.lists.meta[kernel.RUNG]]
 
     def discard(self, slots: Int64s, left: Int64s) -> None:
         """Evict these tuples."""
@@ -166,18 +166,12 @@ class ValueLists:
     def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of these nodes; returns the slots that went."""
         gone = np.empty(len(self), np.int64)
-        return self._freed(gone[: closed_keys.purge(self.lists, nodes, left, gone)])
+        return gone[: closed_keys.purge(self.lists, nodes, left, gone)]
 
     def purge_counterparts(self, closer: ValueLists, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of the keys that these nodes have in `closer`; returns the slots that went."""
         gone = np.empty(len(self), np.int64)
-        return self._freed(gone[: closed_keys.purge_counterparts(closer.lists, nodes, self.lists, left, gone)])
-
-    def _freed(self, gone: Int64s) -> Int64s:
-        """The same slots, free: in their order, for they are used again in that in which they are freed."""
-        slots = np.sort(gone)
-        closed_keys.free_all(self.lists, slots)
-        return slots
+        return gone[: closed_keys.purge_counterparts(closer.lists, nodes, self.lists, left, gone)]
 
     def finish(
         self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]
@@ -232,10 +226,10 @@ class ValueLists:
     def _make_room(self, n: int, keys: Keys, *, tuples: bool = True) -> None:
         meta = self.lists.meta
         if tuples:
-            self._grow("slots", len(self) + n)
+            self._grow("slots", (len(self) + n) * 5 // 4)  # one in five is free
         if meta[kernel.BORN] > 1024 + 2 * self.keys:
             meta[kernel.BORN] = kernel.NIL  # to walk all nodes is cheaper than so long a list
-        self._grow("nodes", self.keys + n)
+        self._grow("nodes", (self.keys + n) * 5 // 4)
         need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
         if need > self.lists.arena.size:
             if meta[kernel.ARENA_DEAD] * 2 > meta[kernel.ARENA_TOP]:
