@@ -224,22 +224,23 @@ class ValueLists:
         meta[kernel.BORN] += some.size
 
     def _make_room(self, n: int, keys: Keys, *, tuples: bool = True) -> None:
-        meta = self.lists.meta
+        meta = self.lists.meta.tolist()  # plain numbers: arithmetic on elements of an array is slow
+        nodes = meta[kernel.NODES] + n
         if tuples:
-            self._grow("slots", (len(self) + n) * 5 // 4)  # one in five is free
-        if meta[kernel.BORN] > 1024 + 2 * self.keys:
-            meta[kernel.BORN] = kernel.NIL  # to walk all nodes is cheaper than so long a list
-        self._grow("nodes", (self.keys + n) * 5 // 4)
-        need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
+            self._grow("slots", (meta[kernel.LIVE] + n) * 5 // 4)  # one in five is free
+        if meta[kernel.BORN] > 1024 + 2 * meta[kernel.NODES]:
+            self.lists.meta[kernel.BORN] = kernel.NIL  # to walk all nodes is cheaper than so long a list
+        self._grow("nodes", nodes * 5 // 4)
+        need = meta[kernel.ARENA_TOP] + keys.data.size
         if need > self.lists.arena.size:
             if meta[kernel.ARENA_DEAD] * 2 > meta[kernel.ARENA_TOP]:
                 fresh = np.empty_like(self.lists.arena)
                 kernel.pack_arena(self.lists, fresh)
                 self.lists.arena[:] = fresh
-                need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
+                need = int(self.lists.meta[kernel.ARENA_TOP]) + keys.data.size
             self._grow("arena", need)
-        if (self.keys + n) * 2 > self.lists.table.size:
-            cells = 1 << int((self.keys + n) * 2 - 1).bit_length()
+        if nodes * 2 > self.lists.table.size:
+            cells = 1 << (nodes * 2 - 1).bit_length()
             self._parts["table"] = self.arrays.allocate(f"{self.name}.table", cells, np.int32)
             self.lists = kernel.views(self._parts)
             kernel.fill_table(self.lists)
