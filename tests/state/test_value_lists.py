@@ -174,11 +174,14 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def what_is_free_can_be_used_again(self) -> None:
         arrays, meta = self.lists.lists, self.lists.lists.meta
-        free = chain(meta[kernel.SLOT_FREE], arrays.later)
-        assert len(free) == meta[kernel.SLOT_TOP] - meta[kernel.LIVE]
-        assert all(arrays.node[s] == NIL for s in free)
-        assert meta[kernel.SLOT_FREE_TAIL] == (free[-1] if free else NIL)
-        assert len(chain(meta[kernel.NODE_FREE], arrays.newest)) == meta[kernel.NODE_TOP] - meta[kernel.NODES]
+        free = np.flatnonzero(arrays.node[: meta[kernel.SLOT_TOP]] == NIL)
+        assert free.size == meta[kernel.SLOT_TOP] - meta[kernel.LIVE]
+        assert 0 <= meta[kernel.SLOT_NEXT] <= meta[kernel.SLOT_TOP]
+        assert meta[kernel.LIVE] * 5 // 4 <= arrays.time.size, "few free slots: a search passes many that are not"
+        assert meta[kernel.NODES] * 5 // 4 <= arrays.word.size
+        free = np.flatnonzero(arrays.length[: meta[kernel.NODE_TOP]] == NIL)
+        assert free.size == meta[kernel.NODE_TOP] - meta[kernel.NODES]
+        assert 0 <= meta[kernel.NODE_NEXT] <= meta[kernel.NODE_TOP]
         assert meta[kernel.SLOT_TOP] <= arrays.time.size
         assert meta[kernel.NODE_TOP] <= arrays.word.size
 

@@ -123,7 +123,7 @@ class RunningPWJoin(RunningJoin[ValueLists]):
         """Yields results; returns which new rows have a key that the other stream has closed (None: it closed none)."""
         arrivals, other = self.arrivals[i], self.punctuation_sets[1 - i].keys
         track = self.unmatched.tracks(1 - i) and self.query.where is None
-        closed = np.zeros(arrivals.which.size, np.bool_) if other.lists.closed_keys else UNASKED
+        closed = np.empty(arrivals.which.size, np.bool_) if other.lists.closed_keys else UNASKED
         for rows, slots, numbers, positions in pairs.probe(self, i, track=track, closed=closed):
             fits = pairs.holds(self, i, rows, numbers, positions)
             if fits is not None:
@@ -167,20 +167,18 @@ class RunningPWJoin(RunningJoin[ValueLists]):
 
     def _purge(self, j: int, effect: Effect) -> None:
         """Purge the tuples of j under keys that the other stream has just closed; new ones count as not stored."""
-        stream, closer = self.streams[j], self.streams[1 - j]
+        stream, closer, left = self.streams[j], self.streams[1 - j].lists, self.streams[j].segments.left
+        number = self.arrivals[j].number if self.arrivals else -1  # -1: no new one is stored
+        stored, new = len(stream), left[number]
         if effect.nodes.size:
-            self._count_purged(j, stream.lists.purge_counterparts(closer.lists, effect.nodes, stream.segments.left))
+            self.unmatched.leave(j, stream.lists.purge_counterparts(closer, effect.nodes, left))
         for low, high, _ in effect.intervals:
             nodes = self.punctuation_sets[j].keys.index.between(low, high)
-            self._count_purged(j, stream.lists.purge(nodes, stream.segments.left))
-
-    def _count_purged(self, j: int, gone: Int64s) -> None:
-        self.unmatched.leave(j, gone)
-        segment = self.streams[j].lists.segment
-        new = int(np.count_nonzero(segment[gone] == self.arrivals[j].number)) if self.arrivals else 0
-        self.counters.dead += new
-        self.counters.inserted -= new
-        self.counters.purged += int(gone.size) - new
+            self.unmatched.leave(j, stream.lists.purge(nodes, left))
+        dead = int(new - left[number]) if number >= 0 else 0
+        self.counters.dead += dead
+        self.counters.inserted -= dead
+        self.counters.purged += stored - len(stream) - dead
 
     def _expire(self, i: int, effect: Effect) -> None:
         """Expire tuples; closed keys that lose their last tuple become candidates for propagation."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from watersmeet.kernels.compile import kernel, part
 from watersmeet.kernels.prefetch import GROUP, prefetch
-from watersmeet.kernels.value_lists import CLOSED, HEAD, NIL, SLOT_TOP, TAIL, find, free, unlink
+from watersmeet.kernels.value_lists import CLOSED, HEAD, NIL, SLOT_TOP, TAIL, find, unlink
 
 
 @part
@@ -85,7 +85,6 @@ def answer_key(left, right, n, cut, back, ahead, exact, reach, gone, out, ring, 
         after = np.int64(left.newer[s])
         last = after == NIL
         unlink(left, s, gone)
-        free(left, s)
         if last and left.mark[n] == CLOSED:
             ring[counts[1]] = n
             counts[1] += 1
@@ -249,7 +248,6 @@ def evict(right, left, slots, closed, low, back, ahead, exact, reach, gone, out)
                     m = np.int64(left.table[find(left, right.word[n], right.arena, right.at[n], right.length[n])])
                 if m == NIL or left.oldest[m] == NIL or not held(right, left, x, m, back, ahead, exact, reach):
                     unlink(right, x, gone)
-                    free(right, x)
                     out[count] = x
                     count += 1
             x = after

@@ -20,7 +20,6 @@ from watersmeet.kernels.value_lists import (
     PROPAGATED,
     drop_node,
     find,
-    free,
     new_node,
     prefetch_keys,
     unlink,
@@ -41,7 +40,7 @@ def close(lists, order, times, words, data, offsets, nodes):
     sooner = 0
     for k in range(order.size):
         if k % GROUP == 0:
-            prefetch_keys(lists, order, words, k, min(k + GROUP, order.size), False)
+            prefetch_keys(lists, order, words, k, min(k + GROUP, order.size), True)
         i = order[k]
         start = offsets[i]
         length = offsets[i + 1] - start
@@ -134,7 +133,7 @@ def take_out(lists, n, left, gone, count):
 def purge(lists, nodes, left, gone):
     """Purge all tuples of these nodes (NIL is skipped) and write their slots to `gone`, which has room for all tuples.
 
-    Returns how many were purged; the caller frees their slots. A node without a mark is removed with its last tuple.
+    Returns how many were purged. A node without a mark is removed with its last tuple.
     """
     count = 0
     for k in range(nodes.size):
@@ -158,18 +157,10 @@ def purge_counterparts(closer, nodes, lists, left, gone):
 
 
 @kernel
-def free_all(lists, slots):
-    """Free these slots, of tuples that were unlinked."""
-    for k in range(slots.size):
-        free(lists, slots[k])
-
-
-@kernel
 def discard(lists, slots, left):
     """Evict these tuples."""
     for k in range(slots.size):
         unlink(lists, slots[k], left)
-        free(lists, slots[k])
 
 
 @kernel

@@ -2,6 +2,9 @@
 
 A *slot* is a stored tuple, a *node* a key that has some. Links are 32-bit slot or node numbers, NIL ends a list.
 A *word* is the 64-bit machine word of a key: the key itself if it fits, else its hash.
+A free slot or node is found by next fit (Knuth): the search goes on behind the one taken last. So tuples, and keys,
+that come one after the other are neighbours in memory, wherever others have left holes. One in five is kept free, so
+that a search passes few that are in use.
 
 ::
 
@@ -29,10 +32,9 @@ NIL = -1
 (
     LIVE,
     SLOT_TOP,
-    SLOT_FREE,
-    SLOT_FREE_TAIL,
+    SLOT_NEXT,  # where to look for a free slot
     NODE_TOP,
-    NODE_FREE,
+    NODE_NEXT,  # where to look for a free node
     NODES,
     HEAD,
     TAIL,
@@ -43,8 +45,8 @@ NIL = -1
     BORN,  # nodes in `born`, or NIL when they are not recorded
     UNPASSED,  # as-of join: where to look for tuples that the left watermark has passed; any slot will do
     OUTLIVED,  # as-of join: where to look for tuples beyond the tolerance; any slot will do
-) = range(16)
-META = 16
+) = range(15)
+META = 15
 
 #: Length of the cursor of `probe`.
 PROBE_CURSOR = 3 + GROUP
@@ -59,18 +61,18 @@ class Lists(NamedTuple):
     meta: np.ndarray  # int64[META]
     time: np.ndarray  # int64, per slot
     earlier: np.ndarray  # int32: time list, towards the head
-    later: np.ndarray  # int32: time list, towards the tail; free slots are chained through it
+    later: np.ndarray  # int32: time list, towards the tail
     older: np.ndarray  # int32: value list
     newer: np.ndarray  # int32: value list
-    node: np.ndarray  # int32: the tuple's key
+    node: np.ndarray  # int32: the tuple's key; NIL: the slot is free
     segment: np.ndarray  # int32: the segment that holds its row
     row: np.ndarray  # int32: the number of its row in the segment
     matched: np.ndarray  # uint8: whether it is part of a result (maintained only for joins that emit unmatched rows)
     word: np.ndarray  # int64, per node: the key, or its hash
     at: np.ndarray  # int64: offset of the key's bytes in the arena
-    length: np.ndarray  # int32: number of the key's bytes
+    length: np.ndarray  # int32: number of the key's bytes; NIL: the node is free
     oldest: np.ndarray  # int32
-    newest: np.ndarray  # int32; free nodes are chained through it
+    newest: np.ndarray  # int32
     mark: np.ndarray  # uint8: OPEN, PENDING, CLOSED or PROPAGATED; a marked node outlives its last tuple
     closed_at: np.ndarray  # int64: time of the punctuation that marked it
     born: np.ndarray  # int32: nodes that may be new to the ordered index, if the state has one
@@ -119,7 +121,7 @@ def views(arrays: dict[str, Any]) -> Lists:
 def clear(lists):
     """Make zeroed arrays a state that holds nothing."""
     lists.table[:] = NIL
-    for place in (SLOT_FREE, SLOT_FREE_TAIL, NODE_FREE, HEAD, TAIL, BORN):
+    for place in (HEAD, TAIL, BORN):
         lists.meta[place] = NIL
 
 
@@ -165,12 +167,17 @@ def find(lists, word, data, start, length):
 def new_node(lists, cell, word, data, start, length):
     """Make a node for a key that `find` did not find. The caller has made room."""
     meta = lists.meta
-    if meta[NODE_FREE] != NIL:
-        n = meta[NODE_FREE]
-        meta[NODE_FREE] = lists.newest[n]
-    else:
-        n = meta[NODE_TOP]
-        meta[NODE_TOP] += 1
+    n = meta[NODE_NEXT]
+    while True:
+        if n == lists.word.size:
+            n = 0
+        if n == meta[NODE_TOP]:
+            meta[NODE_TOP] += 1
+            break
+        if lists.length[n] == NIL:
+            break
+        n += 1
+    meta[NODE_NEXT] = n + 1
     lists.word[n] = word
     lists.at[n] = meta[ARENA_TOP]
     lists.length[n] = length
@@ -206,8 +213,24 @@ def drop_node(lists, n):
     meta[ARENA_DEAD] += lists.length[n]
     meta[NODES] -= 1
     lists.length[n] = NIL
-    lists.newest[n] = meta[NODE_FREE]
-    meta[NODE_FREE] = n
+
+
+@part
+def take_slot(lists):
+    """A free slot, from now on in use."""
+    meta = lists.meta
+    s = meta[SLOT_NEXT]
+    while True:
+        if s == lists.node.size:
+            s = 0
+        if s == meta[SLOT_TOP]:
+            meta[SLOT_TOP] += 1
+            break
+        if lists.node[s] == NIL:
+            break
+        s += 1
+    meta[SLOT_NEXT] = s + 1
+    return s
 
 
 @kernel
@@ -234,14 +257,7 @@ def insert(lists, order, times, words, data, offsets, segment, slots):
         n = np.int64(lists.table[cell])
         if n == NIL:
             n = new_node(lists, cell, words[i], data, start, length)
-        if meta[SLOT_FREE] != NIL:
-            s = meta[SLOT_FREE]
-            meta[SLOT_FREE] = lists.later[s]
-            if meta[SLOT_FREE] == NIL:
-                meta[SLOT_FREE_TAIL] = NIL
-        else:
-            s = meta[SLOT_TOP]
-            meta[SLOT_TOP] += 1
+        s = take_slot(lists)
         lists.time[s] = t
         lists.node[s] = n
         lists.segment[s] = segment
@@ -352,7 +368,7 @@ def probe(lists, order, times, words, data, offsets, back, ahead, track, closed,
 
 @part
 def unlink(lists, s, left):
-    """Take tuple s out of both lists; the caller frees its slot. A node without a mark goes with its last tuple."""
+    """Take tuple s out of both lists and free its slot. A node without a mark goes with its last tuple."""
     meta = lists.meta
     before, after = np.int64(lists.earlier[s]), np.int64(lists.later[s])
     if before != NIL:
@@ -378,18 +394,6 @@ def unlink(lists, s, left):
     left[lists.segment[s]] -= 1
     lists.node[s] = NIL
     meta[LIVE] -= 1
-
-
-@part
-def free(lists, s):
-    """Free the slot of a tuple. First in, first out: neighbours that are freed in order stay neighbours."""
-    meta = lists.meta
-    lists.later[s] = NIL
-    if meta[SLOT_FREE_TAIL] != NIL:
-        lists.later[meta[SLOT_FREE_TAIL]] = s
-    else:
-        meta[SLOT_FREE] = s
-    meta[SLOT_FREE_TAIL] = s
 
 
 @part
@@ -423,7 +427,6 @@ def expire(lists, before, left, gone, ring):
     count = 0
     rung = 0
     s = meta[HEAD]
-    tail = meta[SLOT_FREE_TAIL]
     prefetched = 0
     while s != NIL and lists.time[s] < before:
         if prefetched == 0:
@@ -448,15 +451,7 @@ def expire(lists, before, left, gone, ring):
         if gone.size:
             gone[count] = s
         count += 1
-        after = np.int64(lists.later[s])
-        lists.later[s] = NIL
-        if tail != NIL:
-            lists.later[tail] = s
-        else:
-            meta[SLOT_FREE] = s
-        tail = s
-        s = after
-    meta[SLOT_FREE_TAIL] = tail
+        s = np.int64(lists.later[s])
     meta[HEAD] = s
     if s != NIL:
         lists.earlier[s] = NIL

@@ -45,7 +45,6 @@ def warm_up(*, multiway_joins: bool = False, baselines: bool = False, sorted_ind
     value_lists.expire(empty, 1, left, none, none)
     closed_keys.purge(empty, nodes, left, one.copy())
     closed_keys.purge_counterparts(empty, nodes, empty, left, one.copy())
-    closed_keys.free_all(empty, none)
     closed_keys.discard(empty, none, left)
     closed_keys.reopen_all(empty, nodes)
     closed_keys.gather(data, none, np.zeros(0, np.int32), data)

@@ -54,11 +54,10 @@ class _Encoded:
 def encode(columns: Sequence[pa.Array]) -> Keys:
     """Keys of the rows whose key columns these are. A row with a NULL in any of them is not valid."""
     parts = [_encode(column) for column in columns]
-    valid = np.logical_and.reduce([p.valid for p in parts])
-    n = valid.size
-    only = parts[0]
+    only, n = parts[0], parts[0].valid.size
     if len(parts) == 1 and only.words is not None:
-        return Keys(only.words, np.empty(0, np.uint8), np.zeros(n + 1, np.int64), valid)
+        return Keys(only.words, np.empty(0, np.uint8), np.zeros(n + 1, np.int64), only.valid)
+    valid = np.logical_and.reduce([p.valid for p in parts])
     data, offsets = (only.data, only.offsets) if len(parts) == 1 else _frame(parts, n)
     words = np.empty(n, np.int64)
     hashing.hash_rows(data, offsets, HASH_MASK, words)

@@ -36,7 +36,7 @@ class Unmatched:
         self.watched = query.preserved
         self.semi = query.how == "semi"
         self.arrivals: Sequence[Arrivals] = ()
-        self.matched: list[Bools] = []  # rows of the batch that have matched
+        self.matched: dict[int, Bools] = {}  # rows of the batch that have matched
         self.out: list[tuple[int, pa.RecordBatch | pa.Table]] = []
         self._at_once: list[tuple[int, pa.RecordBatch]] = []
         self.gone = {
@@ -51,7 +51,7 @@ class Unmatched:
     def begin(self, arrivals: Sequence[Arrivals]) -> None:
         """A batch begins."""
         self.arrivals = arrivals
-        self.matched = [np.zeros(a.rows.num_rows if self.tracks(i) else 0, np.bool_) for i, a in enumerate(arrivals)]
+        self.matched = {i: np.zeros(arrivals[i].rows.num_rows, np.bool_) for i in self.watched if arrivals}
         self.out = [] if self.semi else list(self._at_once)
         self._at_once = []
 

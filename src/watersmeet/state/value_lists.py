@@ -124,13 +124,13 @@ class ValueLists:
         """The same; also returns the closed nodes that lost their last tuple."""
         ring = np.empty(self.closed_keys + 1, np.int64)  # one more than can ring: the kernel stops when it is full
         n = int(kernel.expire(self.lists, time, left, _NONE, ring))
-        return n, ring[: self.lists.meta[kernel.RUNG]].copy()
+        return n, ring[: self.lists.meta[kernel.RUNG]]
 
     def expire(self, time: int, left: Int64s) -> tuple[Int64s, Int64s]:
         """The same; returns the slots that went, and the closed nodes that lost their last tuple."""
         gone, ring = np.empty(len(self) + 1, np.int64), np.empty(self.closed_keys + 1, np.int64)
         n = int(kernel.expire(self.lists, time, left, gone, ring))
-        return gone[:n].copy(), ring[: self.lists.meta[kernel.RUNG]].copy()
+        return gone[:n], ring[: self.lists.meta[kernel.RUNG]]
 
     def discard(self, slots: Int64s, left: Int64s) -> None:
         """Evict these tuples."""
@@ -166,18 +166,12 @@ class ValueLists:
     def purge(self, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of these nodes; returns the slots that went."""
         gone = np.empty(len(self), np.int64)
-        return self._freed(gone[: closed_keys.purge(self.lists, nodes, left, gone)])
+        return gone[: closed_keys.purge(self.lists, nodes, left, gone)]
 
     def purge_counterparts(self, closer: ValueLists, nodes: Int64s, left: Int64s) -> Int64s:
         """Purge all tuples of the keys that these nodes have in `closer`; returns the slots that went."""
         gone = np.empty(len(self), np.int64)
-        return self._freed(gone[: closed_keys.purge_counterparts(closer.lists, nodes, self.lists, left, gone)])
-
-    def _freed(self, gone: Int64s) -> Int64s:
-        """The same slots, free: in their order, for they are used again in that in which they are freed."""
-        slots = np.sort(gone)
-        closed_keys.free_all(self.lists, slots)
-        return slots
+        return gone[: closed_keys.purge_counterparts(closer.lists, nodes, self.lists, left, gone)]
 
     def finish(
         self, nodes: Int64s, other: ValueLists, others_closed: npt.NDArray[np.bool_], padded: tuple[bool, bool]
@@ -230,22 +224,23 @@ class ValueLists:
         meta[kernel.BORN] += some.size
 
     def _make_room(self, n: int, keys: Keys, *, tuples: bool = True) -> None:
-        meta = self.lists.meta
+        meta = self.lists.meta.tolist()  # plain numbers: arithmetic on elements of an array is slow
+        nodes = meta[kernel.NODES] + n
         if tuples:
-            self._grow("slots", len(self) + n)
-        if meta[kernel.BORN] > 1024 + 2 * self.keys:
-            meta[kernel.BORN] = kernel.NIL  # to walk all nodes is cheaper than so long a list
-        self._grow("nodes", self.keys + n)
-        need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
+            self._grow("slots", (meta[kernel.LIVE] + n) * 5 // 4)  # one in five is free
+        if meta[kernel.BORN] > 1024 + 2 * meta[kernel.NODES]:
+            self.lists.meta[kernel.BORN] = kernel.NIL  # to walk all nodes is cheaper than so long a list
+        self._grow("nodes", nodes * 5 // 4)
+        need = meta[kernel.ARENA_TOP] + keys.data.size
         if need > self.lists.arena.size:
             if meta[kernel.ARENA_DEAD] * 2 > meta[kernel.ARENA_TOP]:
                 fresh = np.empty_like(self.lists.arena)
                 kernel.pack_arena(self.lists, fresh)
                 self.lists.arena[:] = fresh
-                need = int(meta[kernel.ARENA_TOP]) + int(keys.data.size)
+                need = int(self.lists.meta[kernel.ARENA_TOP]) + keys.data.size
             self._grow("arena", need)
-        if (self.keys + n) * 2 > self.lists.table.size:
-            cells = 1 << int((self.keys + n) * 2 - 1).bit_length()
+        if nodes * 2 > self.lists.table.size:
+            cells = 1 << (nodes * 2 - 1).bit_length()
             self._parts["table"] = self.arrays.allocate(f"{self.name}.table", cells, np.int32)
             self.lists = kernel.views(self._parts)
             kernel.fill_table(self.lists)

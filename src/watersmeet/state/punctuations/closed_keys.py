@@ -70,7 +70,7 @@ class ClosedKeys:
         if self.has_ranges():
             open_ = ~self.within(self.order().of_keys(keys))
             keys = Keys(keys.words, keys.data, keys.offsets, keys.valid & open_)
-        nodes, sooner, contradicted = self.lists.close(np.flatnonzero(keys.valid), times, keys)
+        nodes, sooner, contradicted = self.lists.close(keys.valid.nonzero()[0], times, keys)
         self.filter.add(keys.words, times)
         if self.latest is None and not self.spec.timeless:
             self.contradicted += contradicted
