@@ -149,7 +149,7 @@ SEVERAL = {
             f"{number} streams of {rows // 1000} k rows a batch each, 5 s of event time, about three partners a row in "
             "each other",
             (
-                Stretch("warm-up", warm_up, rows * len(streams), 5.0),
+                *warm_up(rows * len(streams), 5.0, for_state=for_state),
                 Stretch("steady", steady, rows * len(streams), 5.0),
             ),
             keys=rows,
@@ -158,7 +158,7 @@ SEVERAL = {
             repetitions=repetitions,
             contenders=(NATIVE_ROCKSDB, NATIVE_MEMORY, WATERSMEET),
         )
-        for suffix, rows, warm_up, steady, repetitions in (("", 30_000, 5, 8, 2), ("-100k", 100_000, 4, 4, 1))
+        for suffix, rows, for_state, steady, repetitions in (("", 30_000, 4, 8, 2), ("-100k", 100_000, 3, 4, 1))
         for number, streams in (("three", "abc"), ("four", "abcd"))
     )
 }

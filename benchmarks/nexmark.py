@@ -82,7 +82,8 @@ def run_one(query: str, contender: str, quick: bool) -> dict[str, Any]:
 def about(size: Size) -> str:
     return (
         f"{size.rate:,} events a second of event time, batches of {size.seconds} s, {size.in_flight:,} auctions in "
-        f"flight, which last {size.longest_seconds} s at most; {size.warm_up} batches to warm up, {size.steady} steady"
+        f"flight, which last {size.longest_seconds} s at most; {size.small} small batches and {size.warm_up} of this "
+        f"size to warm up, {size.steady} steady"
     )
 
 

@@ -13,6 +13,7 @@ import json
 import shutil
 import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -47,25 +48,30 @@ SCHEMAS = {
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a run: `warm_up` batches that are not measured, then `steady` ones, and their event time."""
+    """The size of a run: `small` batches of a thousand events for the JVM (see `cases.warm_up`), and `warm_up` ones for
+    the state, which are not measured; then `steady` ones, and their event time."""
 
     rate: int
     in_flight: int
     warm_up: int
     steady: int
     seconds: int = 5
+    small: int = 60
 
     @property
     def market(self) -> Nexmark:
         return Nexmark(rate=self.rate, seed=1, in_flight=self.in_flight)
 
     @property
-    def batches(self) -> int:
-        return self.warm_up + self.steady
+    def cuts(self) -> list[int]:
+        """The event times at which batches begin and, the last one, end."""
+        small, large = 1_000 * SECOND // self.rate, self.seconds * SECOND
+        large_ones = range(self.warm_up + self.steady + 1)
+        return [*(n * small for n in range(self.small)), *(self.small * small + n * large for n in large_ones)]
 
     @property
     def end(self) -> int:
-        return self.batches * self.seconds * SECOND
+        return self.cuts[-1]
 
     @property
     def longest_seconds(self) -> int:
@@ -73,11 +79,11 @@ class Size:
 
     @property
     def phases(self) -> list[str]:
-        return ["warm-up"] * self.warm_up + ["steady"] * self.steady + ["end"]
+        return ["warm-up"] * (self.small + self.warm_up) + ["steady"] * self.steady + ["end"]
 
 
 FULL = Size(rate=40_000, in_flight=12_000, warm_up=4, steady=8)  # 200 k events a batch; auctions last 5 s on average
-QUICK = Size(rate=1_000, in_flight=300, warm_up=1, steady=3)
+QUICK = Size(rate=1_000, in_flight=300, warm_up=1, steady=3, small=0)
 
 
 def make(size: Size) -> Path:
@@ -91,12 +97,12 @@ def make(size: Size) -> Path:
     for name, parts in FILES.items():
         (unfinished / name).mkdir(parents=True)
         stream = STREAMS[f"nexmark_{name}"](options)
-        for number in range(size.batches):
-            table = stream.table(number * size.seconds * SECOND, (number + 1) * size.seconds * SECOND)
+        for number, (begin, end) in enumerate(pairwise(size.cuts)):
+            table = stream.table(begin, end)
             for part in range(parts):
                 data.write_file(table.take(np.arange(part, table.num_rows, parts)), unfinished / name, number, part)
-        data.write_file(_last(name, stream.table(size.end, size.end + size.market.longest), size), unfinished / name,
-                        size.batches, 0)  # fmt: skip
+        last = _last(name, stream.table(size.end, size.end + size.market.longest), size)
+        data.write_file(last, unfinished / name, len(size.cuts) - 1, 0)
     unfinished.rename(folder)
     return folder
 
